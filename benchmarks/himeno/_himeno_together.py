@@ -23,7 +23,7 @@ from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, wave_breakdown
 from _himeno_strips import wave_plan
 from _himeno_sweep import FAILED, Plan
 from _himeno_vector import device, peek
-from _himeno_wave import make_wave, signal_words
+from _himeno_wave import make_wave
 from numba import cuda, int64
 
 import gmpi
@@ -42,7 +42,6 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
     sweep, summed_at = made.sweep, made.summed_at
     of_plane, in_round = made.of_plane, made.in_round
     communicating = plan.communicating
-    slots, words = plan.slots, signal_words(plan.slots)
 
     @device
     def stamp(stamps, n, which, wanted):
@@ -146,11 +145,10 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
     # wide: a kernel: its arrays
     @cuda.jit(max_registers=plan.registers)
     def himeno(ctx, p, q, coef, messages, sums, board, stamps, iterations):
-        full = cuda.shared.array(words, int64, alignment=128)
-        slot = full[slots:]
+        slot = cuda.shared.array(2, int64)
         worker, _, me, _ = take_role(board, slot, communicating)
         if worker >= 0:
-            sweep(p, q, coef, sums, board, full, worker, iterations)
+            sweep(p, q, coef, sums, board, worker, iterations)
         elif me < count:
             exchange(ctx, p, q, messages[me], me, board, slot, stamps, iterations)
         elif me == count:

@@ -332,18 +332,18 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
             slot, phase = next_slot(slot, phase)
 
     @device
-    def sweep(p, q, coef, sums, board, full, worker, iterations):
+    def sweep(p, q, coef, sums, board, worker, iterations):
         """All iterations, from ``p`` to ``q`` and back; all threads of a block.
 
         Args:
             sums: float64[1 or more, iterations]: residuals are added to its first row.
-            full: int64[slots or more] in shared memory, which begins a line.
         """
         held = cuda.shared.array(0, float32, alignment=128)  # [slots * slot_step]
         # Each begins a line: what other code of the kernel has in shared memory moves them about,
         # and where they came to lie together size L took 262 us an iteration in place of 222.
         shared = cuda.shared.array(stage_words, int32, alignment=128)
         freed = cuda.shared.array(slots, int32, alignment=128)
+        full = cuda.shared.array(slots, int64, alignment=128)
         begin(coef, held, board, shared, freed, full, worker, iterations)
         if worker >= count:
             return
@@ -361,23 +361,16 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
     )
 
 
-def signal_words(slots: int) -> int:
-    """int64 words that a kernel has in one line of shared memory: ``full``, and behind it the two
-    that ``take_role`` wants. With a line for each L takes 231 us an iteration in place of 221."""
-    return slots + 2
-
-
 def make_persistent_wave(part: Part, plan: Plan) -> SimpleNamespace:
     """``make_persistent`` for two iterations at a time."""
     made = make_wave(part, plan)
     sweep, communicating = made.sweep, plan.communicating
-    slots, words = plan.slots, signal_words(plan.slots)
 
     @cuda.jit(max_registers=plan.registers)
     def persistent(p, q, coef, sums, board, iterations):
-        full = cuda.shared.array(words, int64, alignment=128)
-        worker, _, _, _ = take_role(board, full[slots:], communicating)
+        slot = cuda.shared.array(2, int64)
+        worker, _, _, _ = take_role(board, slot, communicating)
         if worker >= 0:
-            sweep(p, q, coef, sums, board, full, worker, iterations)
+            sweep(p, q, coef, sums, board, worker, iterations)
 
     return SimpleNamespace(kernel=persistent, warps=made.of_plane, fresh=made.fresh)
