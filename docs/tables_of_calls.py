@@ -70,6 +70,8 @@ DIRECT = """
     Isend Irsend Irecv Send Rsend Recv Sendrecv Sendrecv_replace
     Wait Waitall Waitany Waitsome Test Testall Testany Testsome Request_get_status
     Allreduce Bcast Barrier Reduce Gather Scatter Allgather Alltoall Reduce_scatter_block
+    Iallreduce Ibcast Ibarrier Ireduce Igather Iscatter Iallgather Ialltoall Ireduce_scatter_block
+    Iscan Iexscan
     Reduce_scatter Scan Exscan Gatherv Scatterv Allgatherv Alltoallv Alltoallw
     Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw
     Psend_init Precv_init Request_free Start Startall Pready

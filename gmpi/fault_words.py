@@ -145,21 +145,22 @@ def proxied_words(op: int, call: int) -> tuple[str, str]:
 _OTHER_ROAD = "one that was registered without wildcards=False"
 
 
-def _call_text(signature: int) -> str:
+def call_text(signature: int, blocks: bool = True) -> str:
     """A collective, by what its packets say of it (``gmpi/contract/collectives.py``).
 
     Args:
         signature: the upper half has the bits of the amount for which a signature has no room.
+        blocks: not: it is an Iallreduce, Ibcast or Ibarrier.
     """
     amount, kind = c.amount_of(signature), c.kind_of(signature)
     amount += signature >> c.SIGNATURE_SHIFT << c.AMOUNT_BITS
     if kind == c.BARRIER:
-        return "GMPI_Barrier"
+        return "GMPI_Barrier" if blocks else "GMPI_Ibarrier"
     root = f" root {c.root_of(signature)}"
     if kind == c.BCAST:
-        return f"GMPI_Bcast of {amount} bytes from{root}"
+        return f"GMPI_{'B' if blocks else 'Ib'}cast of {amount} bytes from{root}"
     row = BY_OP.get(c.op_of(kind))
-    name = "Allreduce" if row is None else row.name
+    name = ("Allreduce" if blocks else "Iallreduce") if row is None else row.name
     ends = f" with{root}" if row is not None and row.rooted else ""
     if c.REDUCING >> kind & 1 == 0:
         return f"GMPI_{name} of {amount} bytes a block{ends}"
@@ -169,10 +170,10 @@ def _call_text(signature: int) -> str:
     )
 
 
-def differing_calls(theirs: int, rank: int, ours: int) -> tuple[str, str, str]:
+def differing_calls(theirs: int, rank: int, ours: int, blocks: bool) -> tuple[str, str, str]:
     """(value, what is allowed, what to do) where ranks call collectives that do not fit."""
     return (
-        f"{_call_text(ours)} here and {_call_text(theirs)} on rank {rank}",
+        f"{call_text(ours, blocks)} here and {call_text(theirs, blocks)} on rank {rank}",
         "the same on all ranks of the communicator",
         "ranks must call collectives in the same order, with equal counts, datatypes, roots and "
         "operations; register another communicator (Context.comm) to go on",

@@ -281,6 +281,11 @@ def _mpi(entry: Entry, known: Known) -> Words:
     return Words(entry.value, "MPI_SUCCESS", advice, MPICallError)
 
 
+def _blocks(entry: Entry) -> bool:
+    """Whether a direct collective is one that blocks: those that do not are compared apart."""
+    return not ops.name_of(entry.op, entry.call).startswith("GMPI_I")
+
+
 _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
     **dict.fromkeys((ops.DEST, ops.SOURCE, ops.ROOT), _rank),
     ops.TAG: _tag,
@@ -303,7 +308,9 @@ _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
         entry.value, *fault_words.proxied_words(entry.op, entry.call)
     ),
     ops.BLOCKS: lambda entry, known: Words(*fault_words.too_many_blocks(entry.value, entry.high)),
-    ops.CALL: lambda entry, known: Words(*differing_calls(entry.value, entry.peer, entry.low)),
+    ops.CALL: lambda entry, known: Words(
+        *differing_calls(entry.value, entry.peer, entry.low, _blocks(entry))
+    ),
     **dict.fromkeys(range(ops.WINDOW, ops.WINDOW + ops.WINDOW_FIELDS + 1), _window),
 }
 

@@ -21,7 +21,7 @@ from gmpi.contract.collectives import (
 from gmpi.contract.collectives import REDUCE as REDUCE_KIND
 from gmpi.contract.moves import ROWS, Row
 from gmpi.contract.windows import FIELDS, PUT, WRONG_NOTIFICATION
-from gmpi.fault_words import _call_text
+from gmpi.fault_words import call_text
 from host_proxy.compiled.headers import BAD_CHUNK
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -242,7 +242,7 @@ def test_calls_that_differ_are_worded(row: Row) -> None:
     word = call_word(what, amount, 3)
     assert word > 0
     signature = word >> SIGNATURE_SHIFT
-    assert _call_text(signature) == f"GMPI_{row.name} {words}"
+    assert call_text(signature) == f"GMPI_{row.name} {words}"
     assert root_of(signature) == root or not row.rooted
 
 

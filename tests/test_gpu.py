@@ -32,6 +32,7 @@ PROGRAMS = [
     "ROAD=proxied partitioned --some", "grid", "grid --direct", "traced",
     "waits --small", "narrow --some", "no_any_tag --small", "arrays", "bad_input", "host_side",
     "stress", "direct", "gaps", "each_size", "direct_blocks",
+    "direct_pending",
     "random_blocks --direct --seeds=12:16", "freed", "freed --direct", "traced_requests",
 ]  # fmt: skip
 #: They end processes or kernels, which all clients of an MPS server may notice.

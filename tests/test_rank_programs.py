@@ -66,7 +66,7 @@ MPICH_ONLY = {
     3: [
         "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}",
         "random_programs --seeds=10:11", "partitioned_refused",
-        "direct_collectives", "direct_blocks", "blocks --direct",
+        "direct_collectives", "direct_blocks", "direct_pending", "blocks --direct",
         "random_blocks --direct --seeds=12:14",
         "exchanges no_record_for_a_call counts_that_differ communicators_that_come_and_go "
         "swaps_of_all_lengths",
@@ -125,6 +125,7 @@ FULL_ONLY = {
         "each_call", "lifecycle",
         "collectives", "collectives --small", "ENGINE=mpi4py collectives --small --some",
         "collectives --direct", "direct_collectives", "ENGINE=mpi4py direct_collectives",
+        "direct_pending", "ENGINE=mpi4py direct_pending",
         "ENGINE=mpi4py direct_blocks", "random_blocks --direct --seeds=100:200",
         "random_blocks --direct --long --seeds=200:240", "exchanges", "ENGINE=mpi4py exchanges",
         # Open MPI's own calls among neighbours fail with other seeds.
@@ -171,7 +172,7 @@ FULL_ONLY = {
             for seed, nodes in ((1200, "ab"), (1230, "aabb"), (1260, "abbb"))
         ),
     ],
-    6: ["direct_collectives", "random_counts --many --seeds=100:120"],
+    6: ["direct_collectives", "direct_pending", "random_counts --many --seeds=100:120"],
     18: ["many"],
     66: ["many"],
 }  # fmt: skip

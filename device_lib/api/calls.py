@@ -32,6 +32,8 @@ from device_lib.direct.groups import make_groups
 from device_lib.direct.partitioned import make_partitioned
 from device_lib.direct.partitioned_making import make_making
 from device_lib.direct.partitioned_waits import make_partitioned_waits
+from device_lib.direct.pending import link_pending
+from device_lib.direct.pending_starts import link_pending_starts, make_pending_starts
 from device_lib.direct.pipeline_waits import make_pipeline_waits
 from device_lib.direct.requests import make_ask, make_direct
 from device_lib.direct.round_waits import make_round_waits
@@ -46,7 +48,7 @@ from device_lib.platform.primitives import (
     device,
     lane_id,
 )
-from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.platform.scope import WARP, Scope, warp_lanes, warp_mask
 from device_lib.proxied.closing_all import make_finish_all
 from device_lib.proxied.requests import make_requests
 from device_lib.proxied.ring import post
@@ -81,7 +83,12 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     make_pipeline_waits(scope, requests.help_others)
     transfer = make_transfer(scope, make_wait)
     collectives = make_collectives(scope, make_wait, transfer)
-    collect = make_scattered(scope, collectives, requests.help_others)
+    if scope.name == WARP.name:
+        closes_none = make_round_waits(scope, requests.help_others, direct.go_on, closes=False)
+        link_pending(closes_none, direct.go_on)
+        link_pending_starts(requests.help_others)
+    starts = make_pending_starts(scope)
+    collect = make_scattered(scope, collectives, requests.help_others, starts.start_scattered)
     body = make_open_scattered(
         scope, requests.help_others, requests.report, direct.start_scattered, collect
     )
@@ -203,8 +210,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
-    collective = make_collective_calls(requests, finishing, collectives, open_scattered)
-    direct_blocks = make_block_collectives(scope, make_wait, transfer)
+    collective = make_collective_calls(requests, finishing, collectives, starts, open_scattered)
+    direct_blocks = make_block_collectives(scope, make_wait, transfer, starts.start)
     short = make_short_blocks(scope)
     of_blocks = make_block_calls(scope, requests, finishing, direct_blocks, short)
     exchange = make_exchange(scope, requests, direct.go_on)

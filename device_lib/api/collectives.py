@@ -27,19 +27,31 @@ def _reduction(ctx, op, sendbuf, recvbuf, count, datatype, comm):
     return message.word0_of(op, flags, comm, datatype), nbytes, send, recv
 
 
+@device
+def _not_ours(ctx, word0, *arguments):
+    return NOT_OURS
+
+
+#: In place of ``direct.pending_starts``: all calls go by the proxies.
+NONE_PENDING = SimpleNamespace(iallreduce=_not_ours, ibcast=_not_ours, ibarrier=_not_ours)
+
+
 def make_collective_calls(
     requests: SimpleNamespace, finishing: SimpleNamespace, direct: SimpleNamespace,
-    open_scattered: Callable,
+    pending: SimpleNamespace, open_scattered: Callable,
 ) -> SimpleNamespace:  # fmt: skip
     """The calls of one scope.
 
     Args:
         requests: of the proxied road.
         direct: ``direct.collectives``.
+        pending: ``direct.pending_starts``, or ``NONE_PENDING``.
     """
     open_request = requests.open_request
     error_of, perform = finishing.error_of, finishing.perform
     direct_allreduce, direct_bcast, direct_barrier = direct.allreduce, direct.bcast, direct.barrier
+    direct_iallreduce, direct_ibcast = pending.iallreduce, pending.ibcast
+    direct_ibarrier = pending.ibarrier
 
     @device
     def start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm):
@@ -53,6 +65,9 @@ def make_collective_calls(
             words = back if at == IN_PLACE else words
             return open_scattered(ctx, word0, message.pair(0, op), int64(count), words, back)
         word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
+        handle = direct_iallreduce(ctx, word0, op, int64(count), nbytes, send, recv)
+        if handle != NOT_OURS:
+            return handle
         return open_request(ctx, word0, message.pair(0, op), count, nbytes, send, recv)
 
     @device
@@ -95,6 +110,9 @@ def make_collective_calls(
             ctx, buf, message.message_bytes(count, datatype), wire.FLAG_OUT
         )
         word0 = message.word0_of(op, flags, comm, datatype)
+        handle = direct_ibcast(ctx, word0, root, int64(count), nbytes, address)
+        if handle != NOT_OURS:
+            return handle
         if nbytes > 0 and root != comm_rank(ctx, comm):
             word0 = message.word0_of(op, wire.FLAG_BACK, comm, datatype)
         return open_request(ctx, word0, message.pair(root, 0), count, nbytes, address, address)
@@ -128,6 +146,9 @@ def make_collective_calls(
     @device
     def ibarrier(ctx, comm):
         word0 = message.word0_of(wire.OP_BARRIER | wire.NONBLOCKING, 0, comm, 0)
+        handle = direct_ibarrier(ctx, word0)
+        if handle != NOT_OURS:
+            return handle
         return open_request(ctx, word0, 0, 0, 0, 0, 0)
 
     return SimpleNamespace(

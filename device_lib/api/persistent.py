@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.api.collectives import make_collective_calls
+from device_lib.api.collectives import NONE_PENDING, make_collective_calls
 from device_lib.api.finishing import as_it_is
 from device_lib.api.messages import make_message_call, make_refused, not_direct
 from device_lib.direct.one_warp import PROXIED_ROAD
@@ -165,6 +165,7 @@ def make_persistent(
         SimpleNamespace(open_request=record),
         SimpleNamespace(error_of=None, perform=None),
         SimpleNamespace(allreduce=None, bcast=None, barrier=None),
+        NONE_PENDING,
         record_scattered,
     )
 

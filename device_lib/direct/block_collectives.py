@@ -105,13 +105,14 @@ def _may_be_at_once(ctx, what, nbytes):
 
 
 def make_block_collectives(
-    scope: Scope, make_wait: Callable, transfer: Callable
+    scope: Scope, make_wait: Callable, transfer: Callable, start_pending: Callable
 ) -> SimpleNamespace:
     """What ``make_open_blocks`` takes, for one scope, all of whose threads call it.
 
     Args:
         make_wait: ``make_round_waits``.
         transfer: of ``transfers``.
+        start_pending: of ``pending_starts``.
     """
     rank = scope.rank
     size = scope.size
@@ -313,9 +314,14 @@ def make_block_collectives(
     @device
     def word(ctx, word0, root_op, nbytes):
         """``word_of`` where the call may go direct, which all ranks find alike; else NOT_OURS."""
-        if word0 & BLOCKING == 0 or not may_collect_direct(ctx, word0):
+        if not may_collect_direct(ctx, word0):
             return collectives.NOT_OURS
-        return word_of(word0, root_op, nbytes)
+        what = word_of(word0, root_op, nbytes)
+        if word0 & BLOCKING == 0 and what != collectives.NOT_OURS:
+            if nbytes > collectives.PENDING_ROOM:
+                return collectives.NOT_OURS
+            what |= collectives.NONBLOCKING_CALL
+        return what
 
     @device
     def in_one_piece(ctx, what, send, recv, nbytes, begun):
@@ -340,10 +346,13 @@ def make_block_collectives(
 
     @device
     def has_failed(ctx, what):
-        return gpu.load_pair_gpu(row_of(ctx, what) + collectives.NUMBER)[1] < 0
+        """Whether a call that blocks has, on the communicator of one that does."""
+        blocks = what & collectives.NONBLOCKING_CALL == 0
+        return blocks and gpu.load_pair_gpu(row_of(ctx, what) + collectives.NUMBER)[1] < 0
 
     return SimpleNamespace(
         word=word,
+        start_pending=start_pending,
         in_one_piece=in_one_piece,
         scattered=scattered,
         has_failed=has_failed,

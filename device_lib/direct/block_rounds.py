@@ -85,17 +85,18 @@ def _put_fours(box, number, what, source, nbytes, packet, step):
 
 # wide: what all threads have read already
 @device
-def put(row, ranks, number, what, to, wants, source, stride, nbytes, rank, size, fours):
+def put(row, ranks, number, what, to, wants, source, stride, nbytes, rank, size, fours, inside=0):
     """Stores a round's packets to the inboxes of ranks.
 
     Args:
+        inside: where they are in an inbox.
         to: a bit for each rank to which anything is stored.
         wants: a bit for each that bytes go to; packet 0 goes to all of ``to``.
         source: of the bytes for rank 0; ``stride`` further for each rank.
         fours: whether there may be more than two packets of a thread.
     """
     log = side_by_side(what, ranks, size)
-    turn = rounds.turn_of(number, ranks)
+    turn = rounds.turn_of(number, ranks) + inside
     begin = first_packet(rank, size, log)
     step = size >> log
     later = later_word(number)

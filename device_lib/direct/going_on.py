@@ -11,14 +11,17 @@ from types import SimpleNamespace
 
 from device_lib.direct import own, rows
 from device_lib.direct.late import make_late
+from device_lib.direct.pending import HELPS
 from device_lib.direct.receives import make_advance_receive
+from device_lib.direct.round_waits import ENTERED_ONLY
 from device_lib.direct.sends import make_advance_send
 from device_lib.platform.context import all_slots
-from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import device, lane_id, load_gpu
+from device_lib.platform.library import declared, parts_of
+from device_lib.platform.primitives import device, lane_id, load_gpu, timer_ns
 from device_lib.platform.scope import Scope
 from device_lib.proxied import slots
-from gmpi.contract.wire import DEVICE_DIRECT_OPEN, DEVICE_LATE
+from gmpi.contract.collectives import COMM_SHIFT
+from gmpi.contract.wire import COMMUNICATORS, DEVICE_DIRECT_OPEN, DEVICE_LATE, DEVICE_PENDING
 
 
 def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
@@ -36,6 +39,7 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     store_late = make_late(scope, groups).store_late
 
     part = parts_of(scope.name, "gmpi_direct")
+    look_pending = declared(f"gmpi_direct_look_pending_{scope.name}", 8, 1)
 
     @device
     def advance(ctx, slot, sends, looks):
@@ -85,6 +89,21 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         return handle != 0
 
     @device
+    def take_pending(ctx):
+        """Takes what has come of collectives that do not block, on two communicators: the first,
+        which is mostly the only one, and any other."""
+        pending = 0
+        comm = 0
+        if leads() and lane_id() == 0:
+            pending = load_gpu(ctx.device + DEVICE_PENDING)
+            comm = timer_ns() >> 10 & (COMMUNICATORS - 1)
+        pending, comm, unused = broadcast_3(pending, comm, 0)
+        sync()
+        if pending > 0:
+            look_pending(ctx, 0, HELPS, 0, 0, ENTERED_ONLY)
+            look_pending(ctx, comm << COMM_SHIFT, HELPS, 0, 0, ENTERED_ONLY)
+
+    @device
     def help_one(ctx, first):
         """Goes on with a noted request of this block, and with one open request after slot
         ``first`` that nobody has come for; returns where to look next."""
@@ -101,6 +120,7 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         sync()
         if late > 0:
             store_late(ctx, 0)
+        take_pending(ctx)
         if slot < 0:
             return first
         if handle != 0:

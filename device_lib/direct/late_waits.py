@@ -17,15 +17,16 @@ from device_lib.proxied import slots, taking
 
 
 @cache
-def make_late_waits(scope: Scope, help_others: Callable) -> SimpleNamespace:
+def make_late_waits(scope: Scope, help_others: Callable, closes: bool = True) -> SimpleNamespace:
     """For one scope.
 
     Args:
         help_others: executes commands of the proxied road.
+        closes: as of ``make_take_slot``.
     """
     leads = scope.leads
     sync = scope.sync
-    take_slot = taking.make_take_slot(scope, help_others)
+    take_slot = taking.make_take_slot(scope, help_others, closes)
 
     @device
     def begin(ctx):

@@ -26,24 +26,32 @@ LOOKS = 2 if gpu.SIMULATOR else 64  # for each packet, before all threads of the
 ENTERED_ONLY = 0  # packet 0 of all ranks
 DATA = 1
 
+# Of calls that do not block: how many before the first that has not been taken.
+_LAG_SHIFT = 8
+_RANK_MASK = (1 << _LAG_SHIFT) - 1
+assert collectives.RANKS < _RANK_MASK
+
 _amount_of = device(collectives.amount_of)
 _datatype_of = device(collectives.datatype_of)
 _op_of = device(collectives.op_of)
 _root_of = device(collectives.root_of)
 
 
-def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Callable:
+def make_round_waits(
+    scope: Scope, help_others: Callable, go_on: Callable, closes: bool = True
+) -> Callable:
     """What makes the waits of a scope: (name, look) -> wait, linked under that name.
 
     Args:
         help_others: executes commands of the proxied road.
         go_on: goes on with requests of the direct road.
+        closes: as of ``make_take_slot``.
     """
     leads = scope.leads
     sync = scope.sync
     sync_or = scope.sync_or
     broadcast_3 = scope.broadcast_3
-    late_waits = make_late_waits(scope, help_others)
+    late_waits = make_late_waits(scope, help_others, closes)
     begin_late, end_late = late_waits.begin, late_waits.end
     part = parts_of(scope.name, "gmpi_direct")
 
@@ -81,6 +89,8 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
         if op == wire.OP_WAITS and about != 0:
             peer_tag = peer_tag & ~wire.LOW_32 | about
             word0 |= wire.PIECE
+        elif what & collectives.NONBLOCKING_CALL != 0:
+            word0 |= wire.NONBLOCKING if kind != collectives.ALLREDUCE else 0
         elif kind == collectives.ALLREDUCE or kind >= collectives.REDUCE:
             word0 |= wire.BLOCKING
         if kind != collectives.BARRIER:
@@ -92,17 +102,24 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
     tell_linked = part("tell_collective", 8, 1, tell)
 
     @device
-    def judge(ctx, what, number, signature, began):
-        """(error class with which a wait ends, or 0; what differs: rank + 1 | signature << 32;
-        when it began; what ``pacing.long_wait`` has found); one lane, now and then."""
-        area, place = gpu.load_16(row_of(ctx, what) + collectives.AREA)
+    def judge(ctx, what, number, signature, began, turns):
+        """(error class with which a wait ends, or 0; what differs: rank + 1 | lag << _LAG_SHIFT
+        | signature << 32; when it began; what ``pacing.long_wait`` has found); one lane, now and
+        then."""
+        row = row_of(ctx, what)
+        area, place = gpu.load_16(row + collectives.AREA)
+        ranks = place >> collectives.RANKS_SHIFT
         found, error, began = pacing.long_wait(ctx, began, False)
-        other, theirs = rounds.who_differs(
-            area, place >> collectives.RANKS_SHIFT, number, signature
-        )
+        lag = 0
+        if what & collectives.NONBLOCKING_CALL != 0:
+            # In each second turn the call itself, else one before it: the last ones first.
+            lag = turns >> 1 & (collectives.PENDING - 1) if turns & 1 != 0 else 0
+            other, theirs = rounds.who_differs_in_pending(row, area, ranks, lag)
+        else:
+            other, theirs = rounds.who_differs(area, ranks, number, signature)
         if other != NOBODY and error == 0:
             error = ERR_OTHER
-        return error, other + 1 | theirs << 32, began, found
+        return error, other + 1 | lag << _LAG_SHIFT | theirs << 32, began, found
 
     def make_wait(name: str, look: Callable, of_blocks: bool = False) -> Callable:
         """
@@ -130,7 +147,9 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
                 if turns > pacing.PATIENCE:
                     found = 0
                     if leads() and gpu.lane_id() == 0:
-                        error, differs, began, found = judge(ctx, what, number, signature, began)
+                        error, differs, began, found = judge(
+                            ctx, what, number, signature, began, turns
+                        )
                     error, differs, found = broadcast_3(error, differs, found)
                     sync()
                     if found & pacing.LATE != 0 and handle == 0:
@@ -152,7 +171,10 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
                     tell_linked(ctx, wire.OP_WAITED, what, 0, 0, handle)
                 end_late(ctx, handle)
             if error == ERR_OTHER and leads():
-                other = (differs & wire.LOW_32) - 1
+                other = (differs & _RANK_MASK) - 1
+                if what & collectives.NONBLOCKING_CALL != 0:
+                    lag = differs >> _LAG_SHIFT & (collectives.PENDING - 1)
+                    signature = rounds.record_of_pending(row_of(ctx, what), lag)[1]
                 tell_linked(ctx, wire.OP_FAULT, what, other, signature, differs >> 32)
             return error & 0xFF
 

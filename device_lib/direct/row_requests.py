@@ -17,12 +17,13 @@ from device_lib.direct.claims import FOREIGN, LOST, RESUMED, claim_again
 from device_lib.direct.going_on import make_going_on
 from device_lib.direct.how import HELD, HOLD, HOLD_LONGER, KEEP, ONE_LOOK, WAIT
 from device_lib.direct.one_warp import PROXIED_ROAD
+from device_lib.direct.pending import is_pending
 from device_lib.direct.sends import first_stage
 from device_lib.direct.synchronize import make_complete_open
 from device_lib.direct.wide_messages import LENGTH_SENT, SLOT_SHIFT
 from device_lib.direct.words import call_of, elements, length_word, peer_tag_of
 from device_lib.platform.context import leads_block, leads_grid
-from device_lib.platform.library import parts_of
+from device_lib.platform.library import declared, parts_of
 from device_lib.platform.primitives import (
     SIMULATOR,
     device,
@@ -72,6 +73,7 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
     going_on = make_going_on(WARP, groups)
     advance, go_on = going_on.advance, going_on.go_on
     help_own, help_linked = going_on.help_own, going_on.help_one
+    finish_pending = declared("gmpi_direct_finish_pending_warp", 5, 3)
 
     # wide: what ``table.draw`` has returned
     @device
@@ -276,5 +278,13 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
         return outcome, count, origin
 
     part("open", 12, 1, open_rest)
-    part("finish", 6, 3, finish_rest)
+
+    @device
+    def finish(ctx, handle, how, state):
+        """The same of any request, also of a collective that does not block."""
+        if is_pending(handle):
+            return finish_pending(ctx, handle, how)
+        return finish_rest(ctx, handle, how, state)
+
+    part("finish", 6, 3, finish)
     make_complete_open(WARP, going_on, help_others, tell_linked)

@@ -22,7 +22,15 @@ from device_lib.proxied.scattered import place
 from gmpi.contract import collectives
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
-from gmpi.contract.wire import BLOCKING, COMMUNICATORS, DATATYPE_SHIFT, LOW_32, OP_BCAST, SCATTERED
+from gmpi.contract.wire import (
+    BLOCKING,
+    COMMUNICATORS,
+    DATATYPE_SHIFT,
+    LOW_32,
+    NONBLOCKING,
+    OP_BCAST,
+    SCATTERED,
+)
 
 _reduction_word = device(collectives.reduction_word)
 _call_word = device(collectives.call_word)
@@ -51,8 +59,16 @@ def bcast_word(word0, root, nbytes):
     return _call_word(what, nbytes, word0 >> 16 & (COMMUNICATORS - 1))
 
 
-def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable) -> Callable:
-    """For one scope, all of whose threads call it together: what ``make_open_scattered`` takes."""
+def make_scattered(
+    scope: Scope, direct: SimpleNamespace, help_others: Callable, start_pending: Callable
+) -> Callable:
+    """For one scope, all of whose threads call it together: what ``make_open_scattered`` takes.
+
+    Args:
+        direct: what ``make_collectives`` returned.
+        help_others: executes commands of the proxied road.
+        start_pending: starts one that does not block (``pending_starts``).
+    """
     rank = scope.rank
     size = scope.size
     leads = scope.leads
@@ -123,7 +139,7 @@ def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable)
 
     @device
     def start(ctx, word0, peer_tag, count, nbytes, type_row, send_buffer, recv_buffer):
-        """The handle of a call that is complete; 0: it goes by the proxies.
+        """The handle of a call, which is complete if it blocks; 0: it goes by the proxies.
 
         Args:
             type_row: of a derived datatype, else 0.
@@ -131,13 +147,17 @@ def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable)
         """
         datatype = word0 >> DATATYPE_SHIFT & LOW_32
         what = collectives.NOT_OURS
+        blocks = word0 & BLOCKING != 0
         if word0 & 0xFF == OP_BCAST:
+            blocks = word0 & NONBLOCKING == 0
             if is_sound(word0, count) or (is_derived(datatype) and type_row != 0 and count >= 0):
                 what = bcast_word(word0, peer_tag & LOW_32, nbytes)
-        elif word0 & BLOCKING != 0 and is_sound(word0, count):
+        elif is_sound(word0, count):
             what = allreduce_word(word0, peer_tag >> 32, nbytes)
         if what == collectives.NOT_OURS or not may_collect_direct(ctx, word0):
             return 0
+        if not blocks:
+            return start_pending(ctx, what, nbytes, type_row, send_buffer, recv_buffer)
         return collect_linked(ctx, what, nbytes, type_row, send_buffer, recv_buffer)
 
     return start

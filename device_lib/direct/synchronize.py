@@ -7,13 +7,16 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import rows
+from device_lib.direct.pending import last_pending
+from device_lib.direct.round_waits import DATA
+from device_lib.direct.rounds import NOBODY, signature_of
 from device_lib.platform.context import all_slots
-from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import device, lane_id, pause
+from device_lib.platform.library import declared, parts_of
+from device_lib.platform.primitives import device, lane_id, load_gpu, opaque, pause
 from device_lib.platform.scope import Scope
 from device_lib.proxied import pacing
 from gmpi.contract.constants import SUCCESS
-from gmpi.contract.wire import OP_WAITED, OP_WAITS
+from gmpi.contract.wire import COMMUNICATORS, DEVICE_PENDING, OP_WAITED, OP_WAITS
 
 _HOST = 32  # turns between two looks at host memory
 
@@ -32,6 +35,7 @@ def make_complete_open(
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
     help_one = going_on.help_one
+    wait_pending = declared(f"gmpi_direct_wait_pending_{scope.name}", 8, 1)
 
     @device
     def wait_for(ctx, slot, handle, first):
@@ -65,8 +69,31 @@ def make_complete_open(
         return error, first
 
     @device
+    def complete_pending(ctx):
+        """The same of collectives that do not block and are open now."""
+        error = SUCCESS
+        comm = 0
+        while comm < COMMUNICATORS and error == SUCCESS:
+            number = what = 0
+            if leads() and lane_id() == 0:
+                number, what = last_pending(ctx, comm)
+            number, what, unused = broadcast_3(number, what, 0)
+            sync()
+            if number != NOBODY:
+                error = wait_pending(ctx, what, number, signature_of(what), 0, DATA)
+            comm += opaque(1)
+        return error
+
+    @device
     def complete_open(ctx):
         error = SUCCESS
+        pending = 0
+        if leads() and lane_id() == 0:
+            pending = load_gpu(ctx.device + DEVICE_PENDING)
+        pending, unused, ignored = broadcast_3(pending, 0, 0)
+        sync()
+        if pending > 0:
+            error = complete_pending(ctx)
         begin = 0  # of what has not been looked at
         first = 0
         while begin < all_slots(ctx) and error == SUCCESS:

@@ -28,7 +28,7 @@ from device_lib.proxied.flaws import flaw_of
 from device_lib.proxied.publishing import FLAGS_SHIFT, make_no_slot, publish
 from device_lib.proxied.scattered import place
 from gmpi.contract import moves, wire
-from gmpi.contract.collectives import NOT_OURS
+from gmpi.contract.collectives import NONBLOCKING_CALL, NOT_OURS
 from gmpi.contract.constants import DATATYPE_MARK, ERR_COUNT, FIRST_WITH_GAPS, IN_PLACE
 from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
 
@@ -124,6 +124,7 @@ def make_open_blocks(
     broadcast = scope.broadcast
     direct_word, has_failed = direct.word, direct.has_failed
     in_one_piece, scattered = direct.in_one_piece, direct.scattered
+    start_pending = direct.start_pending
 
     # long: what MPI says of these arguments, in one sequence
     # wide: as MPI's
@@ -241,6 +242,8 @@ def make_open_blocks(
             else:
                 send = send_at + shift if out > 0 else 0
                 recv = recv_at if back > 0 else 0
+                if what & NONBLOCKING_CALL != 0:
+                    return start_pending(ctx, what, -1, send, recv, nbytes, 0)
                 error = in_one_piece(ctx, what, send, recv, nbytes, begun)
                 if error != NOT_OURS:
                     return slots.error_handle(error)
@@ -263,6 +266,8 @@ def make_open_blocks(
         sync()  # the layouts are written; the next broadcast may begin
         if slot < 0:
             return no_slot(ctx, word0, slot, large)
+        if what != NOT_OURS and what & NONBLOCKING_CALL != 0:
+            return start_pending(ctx, what, slot, send, recv, nbytes, shift)
         if what != NOT_OURS:
             error = scattered(ctx, what, slot, send, recv, nbytes, shift)
             sync()

@@ -148,7 +148,7 @@ def make_open_scattered(
         if (
             flaws == 0
             and (op == wire.OP_ALLREDUCE or op == wire.OP_BCAST)
-            and word0 & wire.NONBLOCKING == 0
+            and word0 & wire.PERSISTENT != wire.PERSISTENT
         ):
             handle = collect(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer)
             if handle != 0:

@@ -18,6 +18,13 @@ inboxes of round k - 2, falls on nothing that somebody may still want, once all 
 k - 1. Who has waited for packets of all ranks knows that. Who has not, as in a Bcast, begins the
 next round with a look (``ENTERED``). See ``tests/model/collective.pml``.
 
+**Calls that do not block** have inboxes of their own, PENDING in turn, and are counted apart. Who
+starts one stores its packets at once, packet 0 to all ranks. They are *taken* in their order, by
+whoever waits for one, or goes on with others' requests: a wait for a call takes those before it
+first. A rank tells the others how many it has taken, its *credit*: so a start knows that its
+inboxes are free, or waits. Who has gone wrong in a call is seen by its packet 0 there, also from a
+later call. See ``tests/model/pending.pml``.
+
 **Long collectives** go in *chunks*, cut into a *segment* for each rank, through two boxes behind
 the inboxes: an inbox with room for a segment of each source, and an outbox for all segments. They
 are stored as they are. All ranks *meet* twice in each chunk: they enter a round that brings no
@@ -43,16 +50,55 @@ RANKS = 32  # of a communicator; larger ones take the proxied road
 PAYLOAD = 8  # bytes of a packet
 PACKETS = 4096
 ROOM = PACKETS * PAYLOAD  # bytes of a round
-INBOX_BYTES = PACKETS * PACKET_BYTES
+
+# --- calls that do not block ----------------------------------------------------------------------
+PENDING = 64  # of a communicator, that a rank has started and not all others have taken
+PENDING_PACKETS = 32
+PENDING_ROOM = PENDING_PACKETS * PAYLOAD  # bytes; longer ones take the proxied road
+_PENDING_BYTES = PENDING_PACKETS * PACKET_BYTES
+CREDIT_STEP = 16  # calls, after which a rank tells the others how many it has taken
+
+# In an inbox: the packets of a round | for each second call that does not block, its packets.
+INBOX_BYTES = PACKETS * PACKET_BYTES + PENDING // 2 * _PENDING_BYTES
+
+
+def pending_place(number: int) -> int:
+    """Where a call's packets are in an inbox, which is one of odd rounds for an odd call. Compiled,
+    too."""
+    return PACKETS * PACKET_BYTES + (number >> 1 & PENDING // 2 - 1) * _PENDING_BYTES
+
 
 # --- an area --------------------------------------------------------------------------------------
 #   inboxes of even rounds, by source | of odd rounds | ROOM bytes, packed here by their owner
+#   | of each call that does not block, its record | credits, by rank | its bytes, packed
 #   and, where there is room, flags (``pipelines.py``) | the long inbox | the long outbox
+# A record is a packet: where the result goes, or SCATTERED with the slot that has its layout; the
+# word of the call. A credit is one, too: how many calls the rank has taken.
+
+
+_CREDITS = ROOM + PENDING * PACKET_BYTES
+_PENDING_BYTES_AT = _CREDITS + RANKS * PACKET_BYTES
+_AREA_END = _PENDING_BYTES_AT + PENDING * PENDING_ROOM
+
+
+def records_at(ranks: int) -> int:
+    """Compiled, too."""
+    return 2 * ranks * INBOX_BYTES + ROOM
+
+
+def credits_at(ranks: int) -> int:
+    """Compiled, too."""
+    return 2 * ranks * INBOX_BYTES + _CREDITS
+
+
+def pending_bytes_at(ranks: int) -> int:
+    """Compiled, too."""
+    return 2 * ranks * INBOX_BYTES + _PENDING_BYTES_AT
 
 
 def area_bytes(ranks: int) -> int:
     """Without the boxes of long collectives. Compiled, too."""
-    return 2 * ranks * INBOX_BYTES + ROOM
+    return 2 * ranks * INBOX_BYTES + _AREA_END
 
 
 LONG = 2 * ROOM  # longer ones go in chunks
@@ -66,10 +112,16 @@ def box_bytes(chunk: int) -> int:
     return chunk + RANKS * SEGMENT_STEP
 
 
-# --- a row; all fields but the first three are constant -------------------------------------------
+# --- a row; from AREA on all fields are constant --------------------------------------------------
 NUMBER = 0  # of the next round
 ENTERED = 8  # all ranks are known to have entered all rounds before this one; < 0: one has failed
 SIGNATURE = 16  # of the last round, where not all are known to have entered it
+# Of calls that do not block:
+STARTED = 32  # how many, by this rank
+TAKEN = 40  # how many of them are complete, the first ones
+LOCK = 48  # 1: somebody takes
+KNOWN = 56  # what all ranks are known to have taken, at least
+BROKEN = 64  # not 0: one has failed
 AREA = 128
 PLACE = 136  # our rank | ranks << RANKS_SHIFT
 CHUNK = 144  # bytes of a chunk of a long collective; 0: there are none
@@ -79,7 +131,7 @@ assert PEERS + 8 * RANKS == COLLECTIVE_ROW_BYTES
 
 # --- what a call is: one word ---------------------------------------------------------------------
 #   op (4) | log2 of the element's bytes (2) | class of the element (2) | kind (4); of what does not
-#   reduce, the root in place of the first three | communicator << COMM_SHIFT
+#   reduce, the root in place of the first three | NONBLOCKING_CALL | communicator << COMM_SHIFT
 #   | signature << SIGNATURE_SHIFT
 # A signature has the lower twelve bits, and the amount modulo 2**AMOUNT_BITS: elements of what
 # reduces, bytes of a block of anything else. A Reduce has its root in the upper bits of the amount.
@@ -104,6 +156,7 @@ REDUCE_SCATTER_BLOCK = 9
 SCAN = 10
 EXSCAN = 11
 REDUCE_SCATTER = 12  # whose blocks have lengths of their own
+NONBLOCKING_CALL = 1 << 12  # in no signature
 COMM_SHIFT = 16
 SIGNATURE_SHIFT = 32
 AMOUNT_SHIFT = 12

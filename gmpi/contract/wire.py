@@ -281,6 +281,7 @@ DEVICE_PARTITIONED_COUNT = 312  # rows of partitioned requests that may be in us
 DEVICE_PERSISTENT_COUNT = 320  # persistent requests made so far
 DEVICE_FREED = 328  # how many requests were freed and are not closed yet
 DEVICE_LOOKED = 336  # when a wait of the direct road last looked at host memory for all of them, ns
+DEVICE_PENDING = 344  # collectives that do not block and are not complete; as DEVICE_LATE
 # A line that is read through L1: nothing that changes lies in it.
 DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none

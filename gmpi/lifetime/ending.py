@@ -77,6 +77,9 @@ def leaks(context: Context) -> str:
     if opened := direct.open_requests(context):
         listing = "; ".join(map(str, opened[:LISTED])) + ("; ..." if opened[LISTED:] else "")
         found.append(f"{len(opened)} requests of the direct road were never waited for: {listing}")
+    if started := direct.open_collectives(context):
+        listing = "; ".join(started[:LISTED]) + ("; ..." if started[LISTED:] else "")
+        found.append(f"{len(started)} collectives were never waited for: {listing}")
     if kept := context._partitioned.never_freed():
         listing = "; ".join(kept[:LISTED]) + ("; ..." if kept[LISTED:] else "")
         found.append(f"{len(kept)} partitioned requests were never freed: {listing}")

@@ -15,6 +15,7 @@ from gmpi.contract.collectives import (
     PLACE,
     RANKS,
     RANKS_SHIFT,
+    STARTED,
     area_bytes,
     box_bytes,
 )
@@ -119,6 +120,9 @@ class Areas:
         """No rank's kernel uses the communicator any more."""
         offset = self._offsets.pop(index, None)
         if offset is not None:
+            # Nothing is taken from it any more, also if calls were never waited for.
+            row = DEVICE_COLLECTIVES + index * COLLECTIVE_ROW_BYTES
+            self._memory.write_device(row + STARTED, np.zeros(2, np.int64))
             self._give_back(offset)
 
     def _take(self, ranks: int, long: bool) -> tuple[int | None, int]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from device_lib.direct import rows
+from gmpi.contract import collectives as c
 from gmpi.contract import wire
 from gmpi.contract.channels import (
     KEY_COMM_SHIFT,
@@ -16,6 +17,7 @@ from gmpi.contract.channels import (
     KEY_TAG_MASK,
     ROW_BYTES,
 )
+from gmpi.fault_words import call_text
 from host_proxy.platform.operations import name_of
 
 if TYPE_CHECKING:
@@ -45,6 +47,30 @@ def direct_bits(context: Context) -> np.ndarray:
     words = raw.view(np.uint32)[wire.BUSY_DIRECT // 4 :: wire.BUSY_STRIDE // 4]
     bits: np.ndarray = ((words[:, None] >> np.arange(wire.BUSY_BITS)) & 1).reshape(-1)[:slots] != 0
     return bits
+
+
+def open_collectives(context: Context) -> list[str]:
+    """Those that do not block and that no kernel has waited for."""
+    if not context._has_kernels or not context._memory.direct:
+        return []
+    memory = context._memory
+    if int(memory.read_device(wire.DEVICE_PENDING, 8).view(np.int64)[0]) == 0:
+        return []
+    raw = memory.read_device(
+        wire.DEVICE_COLLECTIVES, wire.COMMUNICATORS * wire.COLLECTIVE_ROW_BYTES
+    )
+    found = []
+    for comm, row in enumerate(raw.view(np.int64).reshape(wire.COMMUNICATORS, -1)):
+        if row[c.BROKEN // 8]:  # waits for them have ended
+            continue
+        ranks = int(row[c.PLACE // 8]) >> c.RANKS_SHIFT
+        for number in range(int(row[c.TAKEN // 8]), int(row[c.STARTED // 8])):
+            at = int(row[c.AREA // 8]) + c.records_at(ranks)
+            at += number % c.PENDING * wire.PACKET_BYTES
+            what = int(memory.fetch(at, wire.PACKET_BYTES).view(np.int64)[1])
+            text = call_text(what >> c.SIGNATURE_SHIFT, blocks=False)
+            found.append(f"{text} on communicator {comm}")
+    return found
 
 
 def open_requests(context: Context) -> list[OpenRequest]:

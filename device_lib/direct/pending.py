@@ -1,0 +1,321 @@
+"""Collectives of the direct road that do not block: taking what has come, and their requests.
+
+Calls are *taken* in their order, by one scope at a time: whoever waits for one of them, or goes on
+with others' requests, reduces what has come or moves it to the user's buffer. Starting them is in
+``pending_starts.py``. See ``gmpi/contract/collectives.py``. One warp does this; of a block, the
+leading one. Whoever waits has these functions, since it goes on with what others have started.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.direct import block_rounds
+from device_lib.direct.how import KEEP, ONE_LOOK, WAIT
+from device_lib.direct.round_waits import DATA, ENTERED_ONLY, LOOKS
+from device_lib.direct.rounds import NOBODY, is_reducing, kind_of, row_of, signature_of
+from device_lib.move.layouts import layout_of, unpack_layout
+from device_lib.platform import primitives as gpu
+from device_lib.platform.context import context_id
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import device
+from device_lib.platform.scope import WARP
+from device_lib.proxied import slots
+from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
+from gmpi.contract import collectives, wire
+from gmpi.contract.constants import ERR_OTHER, SUCCESS
+from gmpi.contract.layouts import LAYOUT_RECV
+
+HELPS = -1  # in place of a call's number: whoever looks takes what has come
+
+_amount_of = device(collectives.amount_of)
+_credits_at = device(collectives.credits_at)
+_pending_bytes_at = device(collectives.pending_bytes_at)
+pending_place = device(collectives.pending_place)
+_records_at = device(collectives.records_at)
+
+# A handle: as one of the direct road, a send, in a slot that is none; below, the call.
+_NO_SLOT = wire.HANDLE_SLOT_MASK
+_NUMBER_BITS = 24
+_NUMBERS = (1 << _NUMBER_BITS) - 1
+_RING = collectives.PENDING - 1
+_MARK = _NO_SLOT << wire.HANDLE_SLOT_SHIFT | 1 << wire.HANDLE_DIRECT_SHIFT
+assert wire.MAX_REQUEST_SLOTS <= _NO_SLOT and wire.COMMUNICATORS << _NUMBER_BITS <= 1 << 32
+
+# What the leader has found: nothing to do; done; it has the lock.
+_NOTHING = 0
+_READY = 1
+_OURS = 2
+
+
+@device
+def is_pending(handle):
+    """Whether it is the handle of a collective that does not block, on the direct road."""
+    return handle & (_MARK | -1 << wire.HANDLE_ERROR_SHIFT) == _MARK
+
+
+@device
+def handle_of(ctx, what, number):
+    comm = what >> collectives.COMM_SHIFT & (wire.COMMUNICATORS - 1)
+    handle = _MARK | 1 << wire.HANDLE_SENDS_SHIFT | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
+    return handle | comm << _NUMBER_BITS | number & _NUMBERS
+
+
+@device
+def gives_to(what, me, ranks):
+    """A bit for each rank that bytes of ours go to; packet 0 goes to all."""
+    kind = kind_of(what)
+    if kind >= collectives.REDUCE:
+        return block_rounds.gives_to(what, me, ranks)
+    everybody = (1 << ranks) - 1
+    if kind == collectives.BCAST:
+        return everybody & ~(1 << me) if me == what & collectives.ROOT_MASK else 0
+    return everybody
+
+
+@device
+def takes_from(what, me, ranks):
+    """A bit for each rank that packets are waited for from."""
+    kind = kind_of(what)
+    if kind >= collectives.REDUCE:
+        return block_rounds.takes_from(what, me, ranks)
+    root = what & collectives.ROOT_MASK
+    if kind == collectives.BCAST:
+        return 0 if me == root else 1 << root
+    return (1 << ranks) - 1
+
+
+@device
+def _bytes_of(what):
+    amount = _amount_of(signature_of(what))
+    return amount << (what >> collectives.SIZE_SHIFT & 3) if is_reducing(what) else amount
+
+
+@device
+def record_at(area, ranks, number):
+    return area + _records_at(ranks) + (number & _RING) * wire.PACKET_BYTES
+
+
+@device
+def record_of(area, ranks, number):
+    """(where the result of a call goes, its word)."""
+    return gpu.read_packet(record_at(area, ranks, number))
+
+
+@device
+def packed_at(area, ranks, number):
+    """Where the bytes of a call lie packed."""
+    return area + _pending_bytes_at(ranks) + (number & _RING) * collectives.PENDING_ROOM
+
+
+@device
+def has_room(row, number):
+    """Whether all ranks have taken the call whose inboxes ``number`` gets; one lane."""
+    known = gpu.load_gpu(row + collectives.KNOWN)
+    if number - known < collectives.PENDING:
+        return True
+    area, where = gpu.load_16(row + collectives.AREA)
+    ranks = where >> collectives.RANKS_SHIFT
+    at = area + _credits_at(ranks)
+    least = number
+    peer = 0
+    while peer < ranks:
+        least = min(least, gpu.read_packet(at + peer * wire.PACKET_BYTES)[0])
+        peer += gpu.opaque(1)
+    gpu.store_gpu(row + collectives.KNOWN, least)
+    return number - least < collectives.PENDING
+
+
+@device
+def _tell_credit(row, taken):
+    """Tells all ranks, and itself, how many calls this one has taken; one lane."""
+    where = gpu.load_16(row + collectives.AREA)[1]
+    ranks = where >> collectives.RANKS_SHIFT
+    me = where & wire.LOW_32
+    at = _credits_at(ranks) + me * (wire.PACKET_BYTES - collectives.INBOX_BYTES)
+    peer = 0
+    while peer < ranks:
+        there = gpu.load_8(row + collectives.PEERS + peer * 8)
+        gpu.write_packet(there + at, taken, 0)
+        peer += gpu.opaque(1)
+
+
+@device
+def last_pending(ctx, comm):
+    """(number of the last call on a communicator that has been started, its word), if it has not
+    been taken; NOBODY, 0: it has. One lane."""
+    row = row_of(ctx, comm << collectives.COMM_SHIFT)
+    started, taken = gpu.load_pair_gpu(row + collectives.STARTED)
+    if taken >= started:
+        return NOBODY, 0
+    area, where = gpu.load_16(row + collectives.AREA)
+    what = record_of(area, where >> collectives.RANKS_SHIFT, started - 1)[1]
+    return started - 1, what
+
+
+@device
+def count_pending(ctx, more):
+    """Says to whoever waits how many more calls there are to take."""
+    gpu.count_gpu(ctx.device + wire.DEVICE_PENDING, more)
+    gpu.count_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN, more)
+
+
+@device
+def give_up(ctx, row):
+    """Ranks have called different things: nothing more is taken or started; one lane."""
+    if gpu.cas_gpu(row + collectives.BROKEN, SUCCESS, ERR_OTHER) == SUCCESS:
+        while gpu.cas_gpu(row + collectives.LOCK, 0, 1) != 0:  # who takes counts what it takes
+            gpu.spin()
+        gpu.fence_gpu()
+        started, taken = gpu.load_pair_gpu(row + collectives.STARTED)
+        count_pending(ctx, taken - started)
+
+
+def link_pending(make_wait: Callable, go_on: Callable) -> None:
+    """Gives the library these functions.
+
+    Args:
+        make_wait: ``make_round_waits`` of warp scope; not one whose waits close what was freed:
+            whoever closes such a request may come here.
+        go_on: goes on with requests of the direct road.
+    """
+    scope = WARP
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+    sync_or = scope.sync_or
+    broadcast_3 = scope.broadcast_3
+    part = parts_of(scope.name, "gmpi_direct")
+
+    # wide: what ``take_one`` knows of the call
+    @device
+    def take_scattered(ctx, area, ranks, number, what, takes, slot, nbytes, looks):
+        """``take_one`` where what comes does not go to one piece: block by block, all again if one
+        is missing."""
+        packed = packed_at(area, ranks, number)
+        layout = layout_of(ctx, slot, LAYOUT_RECV)
+        stride = block_rounds.stride_back(what, nbytes)
+        missing = False
+        while takes != 0 and not missing:
+            some = takes if is_reducing(what) else takes & -takes
+            missing = sync_or(
+                block_rounds.take(
+                    area + pending_place(number), ranks, number, what, some, packed, 0, nbytes,
+                    rank(), size(), looks, False,
+                )
+            )  # fmt: skip
+            if not missing:
+                at = gpu.first_bit(some) * stride
+                unpack_layout(layout, packed, at, at + nbytes, rank(), size())
+            sync()
+            takes &= ~some
+        if not missing and leads() and gpu.lane_id() == 0:
+            slots.release(ctx, slot)
+        return missing
+
+    @device
+    def take_one(ctx, row, number, looks):
+        """Whether a packet of the next call that has not been taken is missing; else it is taken
+        now."""
+        area, where = gpu.load_16(row + collectives.AREA)
+        ranks = where >> collectives.RANKS_SHIFT
+        target, what = record_of(area, ranks, number)
+        nbytes = _bytes_of(what)
+        takes = takes_from(what, where & wire.LOW_32, ranks)
+        if target & wire.SCATTERED != 0:
+            slot = target & wire.LOW_32
+            return take_scattered(ctx, area, ranks, number, what, takes, slot, nbytes, looks)
+        return sync_or(
+            block_rounds.take(
+                area + pending_place(number), ranks, number, what, takes, target,
+                block_rounds.stride_back(what, nbytes), nbytes, rank(), size(), looks, False,
+            )
+        )  # fmt: skip
+
+    @device
+    def look(ctx, what, number, signature, target, size_mode):
+        """1 while a call has not been taken, or, ENTERED_ONLY, may not be started; takes those that
+        have come, all or up to this one."""
+        row = row_of(ctx, what)
+        started = taken = 0
+        state = _NOTHING
+        starts = size_mode & 1 == ENTERED_ONLY
+        if leads() and gpu.lane_id() == 0:
+            started, taken = gpu.load_pair_gpu(row + collectives.STARTED)
+            if starts:
+                ready = number != HELPS and has_room(row, number)
+            else:
+                ready = taken > number
+                if ready:
+                    gpu.fence_gpu()  # another block may have taken it
+            if ready:
+                state = _READY
+            elif (
+                taken < started
+                and gpu.load_gpu(row + collectives.BROKEN) == SUCCESS
+                and gpu.cas_gpu(row + collectives.LOCK, 0, 1) == 0
+            ):
+                gpu.fence_gpu()
+                started, taken = gpu.load_pair_gpu(row + collectives.STARTED)
+                state = _OURS
+        state, started, taken = broadcast_3(state, started, taken)
+        sync()  # before the next broadcast
+        if state != _OURS:
+            return 0 if state == _READY else 1
+        end = started if starts else min(started, number + 1)
+        looks = 1 if number == HELPS else LOOKS
+        come = taken
+        missing = False
+        while come < end and not missing:
+            missing = take_one(ctx, row, come, looks)
+            if not missing:
+                come += 1
+        if leads() and gpu.lane_id() == 0:
+            if come != taken:
+                gpu.fence_gpu()  # what has been taken: before others see that it has
+                gpu.store_gpu(row + collectives.TAKEN, come)
+                count_pending(ctx, taken - come)
+                if come & -collectives.CREDIT_STEP > taken:
+                    _tell_credit(row, come)
+                    gpu.fence_sys()  # before that of the next one who takes, on another SM
+            gpu.store_gpu(row + collectives.LOCK, 0)
+        sync()
+        return 0 if not starts and come > number else 1
+
+    look_linked = part("look_pending", 8, 1, look)
+    wait_linked = make_wait("wait_pending", look_linked)
+
+    @device
+    def finish(ctx, handle, how):
+        """(outcome, count, origin) of a call, as ``direct.requests.finish``."""
+        comm = handle >> _NUMBER_BITS & (wire.COMMUNICATORS - 1)
+        row = row_of(ctx, comm << collectives.COMM_SHIFT)
+        number = error = done = 0
+        if leads() and gpu.lane_id() == 0:
+            started, taken = gpu.load_pair_gpu(row + collectives.STARTED)
+            number = started - (started - handle & _NUMBERS)
+            error = gpu.load_gpu(row + collectives.BROKEN)
+            if taken > number:
+                gpu.fence_gpu()  # another block may have taken it
+                done = 1
+        number, error, done = broadcast_3(number, error, done)
+        sync()  # before the next broadcast
+        if done != 0:
+            return COMPLETED, 0, NO_ORIGIN
+        if error == SUCCESS:
+            area, where = gpu.load_16(row + collectives.AREA)
+            what = record_of(area, where >> collectives.RANKS_SHIFT, number)[1]
+            mode = _bytes_of(what) << 1 | DATA
+            if how != WAIT:
+                done = 1 - look_linked(ctx, what, number, signature_of(what), 0, mode)
+                if done == 0 and (how == ONE_LOOK or how == KEEP):
+                    go_on(ctx, slots.guess(ctx))
+                return COMPLETED if done != 0 else 0, 0, NO_ORIGIN
+            error = wait_linked(ctx, what, number, signature_of(what), 0, mode)
+            if error == ERR_OTHER and leads() and gpu.lane_id() == 0:
+                give_up(ctx, row)
+        return COMPLETED | error << wire.ERROR_SHIFT, 0, NO_ORIGIN
+
+    part("finish_pending", 5, 3, finish)

@@ -1,0 +1,233 @@
+"""Starting collectives of the direct road that do not block: Iallreduce, Ibcast, Ireduce, ...
+
+A start stores the call's packets and a record of it, and is over: it waits for nobody, unless 49
+or more calls of the communicator are open. ``pending.py`` has what comes then. One warp does this;
+of a block, the leading one.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct import block_rounds
+from device_lib.direct.block_jobs import make_led
+from device_lib.direct.pending import (
+    count_pending,
+    gives_to,
+    handle_of,
+    has_room,
+    packed_at,
+    pending_place,
+    record_at,
+    takes_from,
+)
+from device_lib.direct.round_waits import ENTERED_ONLY
+from device_lib.direct.rounds import kind_of, row_of, signature_of
+from device_lib.direct.scattered_collectives import allreduce_word, bcast_word
+from device_lib.move.layouts import layout_of, pack_layout
+from device_lib.move.message import is_sound
+from device_lib.platform import primitives as gpu
+from device_lib.platform.context import may_collect_direct
+from device_lib.platform.library import declared, parts_of
+from device_lib.platform.primitives import device
+from device_lib.platform.scope import WARP, Scope, warp_lanes, warp_mask
+from device_lib.proxied import slots, taking
+from device_lib.proxied.scattered import place
+from gmpi.contract import collectives, wire
+from gmpi.contract.collectives import NOT_OURS
+from gmpi.contract.constants import SUCCESS
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
+
+_call_word = device(collectives.call_word)
+
+
+@device
+def _barrier_word(word0):
+    what = collectives.BARRIER << collectives.KIND_SHIFT
+    return _call_word(what, 0, word0 >> 16 & (wire.COMMUNICATORS - 1))
+
+
+@device
+def has_no_root(what, ranks):
+    """Whether no rank is the root of a Bcast: the proxy refuses it."""
+    return kind_of(what) == collectives.BCAST and what & collectives.ROOT_MASK >= ranks
+
+
+def link_pending_starts(help_others: Callable) -> None:
+    """Gives the library these functions.
+
+    Args:
+        help_others: executes commands of the proxied road, by a warp.
+    """
+    rank = WARP.rank
+    size = WARP.size
+    leads = WARP.leads
+    sync = WARP.sync
+    broadcast_3 = WARP.broadcast_3
+    take_slot = taking.make_take_slot(WARP, help_others)
+    wait = declared("gmpi_direct_wait_pending_warp", 8, 1)
+    part = parts_of(WARP.name, "gmpi_direct")
+
+    @device
+    def pack_and_put(ctx, row, number, what, slot, nbytes, shift):
+        """Stores a call's packets, of bytes that do not lie in one piece."""
+        area, where = gpu.load_16(row + collectives.AREA)
+        ranks = where >> collectives.RANKS_SHIFT
+        packed = packed_at(area, ranks, number)
+        layout = layout_of(ctx, slot, LAYOUT_SEND)
+        stride = block_rounds.stride_out(what, nbytes)
+        gives = gives_to(what, where & wire.LOW_32, ranks)
+        peer = 0
+        while peer < ranks:
+            begin = shift + peer * stride
+            pack_layout(layout, packed, begin, begin + nbytes, rank(), size())
+            sync()
+            to = 1 << peer if stride != 0 else -1  # else the same block goes to all of them
+            block_rounds.put(
+                row, ranks, number, what, to, gives, packed, 0, nbytes, rank(), size(), False,
+                pending_place(number),
+            )  # fmt: skip
+            sync()  # all have read what is there
+            peer = ranks if stride == 0 else peer + gpu.opaque(1)
+
+    @device
+    def start(ctx, what, slot, send, recv, nbytes, shift):
+        """The handle of a call.
+
+        Args:
+            slot: with the layouts of what is SCATTERED; -1: nothing is.
+            shift: bytes before the first block that goes out, of a SCATTERED buffer.
+        """
+        sync()  # what other threads wrote to the buffer
+        row = row_of(ctx, what)
+        area, where = gpu.load_16(row + collectives.AREA)
+        ranks = where >> collectives.RANKS_SHIFT
+        if has_no_root(what, ranks):
+            return NOT_OURS
+        number = error = room = 0
+        if leads() and gpu.lane_id() == 0:
+            number = gpu.load_gpu(row + collectives.STARTED)
+            error = gpu.load_gpu(row + collectives.BROKEN)
+            room = 1 if has_room(row, number) else 0
+        number, error, room = broadcast_3(number, error, room)
+        sync()  # before the next broadcast
+        if error == SUCCESS and room == 0:
+            mode = nbytes << 1 | ENTERED_ONLY
+            error = wait(ctx, what, number, signature_of(what), 0, mode)
+        if error != SUCCESS:
+            if slot >= 0 and leads() and gpu.lane_id() == 0:
+                slots.release(ctx, slot)
+            return slots.error_handle(error)
+        if leads() and gpu.lane_id() == 0:
+            target = recv | slot if recv == wire.SCATTERED else recv
+            gpu.write_packet(record_at(area, ranks, number), target, what)
+            count_pending(ctx, 1)
+            # Another block may take it: behind the record, and what was stored to the buffer.
+            gpu.fence_gpu()
+        if send == wire.SCATTERED:
+            pack_and_put(ctx, row, number, what, slot, nbytes, shift)
+        else:
+            gives = gives_to(what, where & wire.LOW_32, ranks)
+            block_rounds.put(
+                row, ranks, number, what, -1, gives, send,
+                block_rounds.stride_out(what, nbytes), nbytes, rank(), size(), False,
+                pending_place(number),
+            )  # fmt: skip
+        sync()
+        if leads() and gpu.lane_id() == 0:
+            if slot >= 0 and recv != wire.SCATTERED:
+                slots.release(ctx, slot)
+            gpu.store_gpu(row + collectives.STARTED, number + 1)
+        sync()  # the caller may wait for it at once
+        return handle_of(ctx, what, number)
+
+    start_linked = part("start_pending", 9, 1, start)
+
+    @device
+    def place_and_start(ctx, what, nbytes, type_row, send_buffer, recv_buffer):
+        where = gpu.load_16(row_of(ctx, what) + collectives.AREA)[1]
+        ranks = where >> collectives.RANKS_SHIFT
+        if has_no_root(what, ranks):
+            return 0
+        slot = take_slot(ctx, -1, taking.SMALL)
+        if slot < 0:
+            return slots.error_handle(-slot)
+        sync()
+        me = where & wire.LOW_32
+        send = recv = 0
+        if leads() and nbytes > 0:
+            lane, lanes, mask = gpu.lane_id(), warp_lanes(), warp_mask()
+            if gives_to(what, me, ranks) != 0:
+                send = place(
+                    ctx, slot, LAYOUT_SEND, send_buffer, type_row, nbytes, lane, lanes, mask
+                )
+            if takes_from(what, me, ranks) != 0:
+                recv = place(
+                    ctx, slot, LAYOUT_RECV, recv_buffer, type_row, nbytes, lane, lanes, mask
+                )
+        send, recv, slot = broadcast_3(send, recv, slot)
+        sync()
+        return start_linked(ctx, what, slot, send, recv, nbytes, 0)
+
+    part("place_and_start", 8, 1, place_and_start)
+
+
+def make_pending_starts(scope: Scope) -> SimpleNamespace:
+    """For one scope, all of whose threads call them: each returns the handle of a call, or
+    NOT_OURS: it goes by the proxies."""
+    start = make_led(scope, declared("gmpi_direct_start_pending_warp", 9, 1), 1)
+    place_and_start = make_led(scope, declared("gmpi_direct_place_and_start_warp", 8, 1), 1)
+
+    @device
+    def start_scattered(ctx, what, nbytes, type_row, send_buffer, recv_buffer):
+        """A call of which a buffer does not lie in one piece: its handle; 0: not ours.
+
+        Args:
+            what: its word, as of one that blocks.
+        """
+        if nbytes > collectives.PENDING_ROOM:
+            return 0
+        what |= collectives.NONBLOCKING_CALL
+        return place_and_start(ctx, what, nbytes, type_row, send_buffer, recv_buffer)
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    @device
+    def may_be(ctx, word0, count, nbytes):
+        fits = nbytes <= collectives.PENDING_ROOM
+        return fits and may_collect_direct(ctx, word0) and is_sound(word0, count)
+
+    @device
+    def iallreduce(ctx, word0, op, count, nbytes, send, recv):
+        if not may_be(ctx, word0, count, nbytes):
+            return NOT_OURS
+        what = allreduce_word(word0, op, nbytes)
+        if what == NOT_OURS:
+            return NOT_OURS
+        return start(ctx, what | collectives.NONBLOCKING_CALL, -1, send, recv, nbytes, 0)
+
+    @device
+    def ibcast(ctx, word0, root, count, nbytes, buffer):
+        if not may_be(ctx, word0, count, nbytes):
+            return NOT_OURS
+        what = bcast_word(word0, root, nbytes)
+        if what == NOT_OURS:
+            return NOT_OURS
+        return start(ctx, what | collectives.NONBLOCKING_CALL, -1, buffer, buffer, nbytes, 0)
+
+    @device
+    def ibarrier(ctx, word0):
+        if not may_collect_direct(ctx, word0):
+            return NOT_OURS
+        what = _barrier_word(word0) | collectives.NONBLOCKING_CALL
+        return start(ctx, what, -1, 0, 0, 0, 0)
+
+    return SimpleNamespace(
+        iallreduce=iallreduce,
+        ibarrier=ibarrier,
+        ibcast=ibcast,
+        start=start,
+        start_scattered=start_scattered,
+    )
