@@ -1,7 +1,8 @@
 """Collectives of kernels on both roads in one run, by size: Barrier, Allreduce, Bcast, and, by one
-block, Reduce, Allgather, Alltoall, Scan and Exscan, whose size is that of a block.
+block, Reduce, Allgather, Alltoall, Scan and Exscan, whose size is that of a block, and Iallreduce
+and Ibarrier with their waits.
 
-    mpiexec -n 2 python benchmarks/collectives.py [--threads 256 1024] [--json FILE]
+    mpiexec -n 2 python benchmarks/collectives.py [--threads 256 1024] [--calls NAME ...]
     mpiexec -n 2 python benchmarks/collectives.py --long [-m BYTES ...] [--json FILE]
     mpiexec -n 2 python benchmarks/collectives.py --counts [-m BYTES ...] [--json FILE]
 
@@ -23,6 +24,7 @@ import _block_kernels
 import _counted
 import _grid_kernels
 import _long_collectives
+import _nonblocking_kernels
 import numpy as np
 from _bench import fail, parser, summary, where, write_json
 from _floor import cycles_per_us
@@ -33,7 +35,12 @@ import gmpi
 from gmpi import GMPI_Allreduce, GMPI_Barrier, GMPI_Bcast
 
 BARRIER, ALLREDUCE, BCAST = range(3)
-NAMES = {BARRIER: "Barrier", ALLREDUCE: "Allreduce", BCAST: "Bcast", **_block_kernels.NAMES}
+NAMES = {
+    BARRIER: "Barrier", ALLREDUCE: "Allreduce", BCAST: "Bcast", **_block_kernels.NAMES,
+    **_nonblocking_kernels.NAMES,
+}  # fmt: skip
+#: By a block only: what has calls of grid scope has them in ``--long``.
+BY_A_BLOCK = {**_block_kernels.NAMES, **_nonblocking_kernels.NAMES}
 SIZES = (8, 1024, 65536, 1 << 20)
 LONGEST = 64 << 20
 
@@ -90,6 +97,8 @@ def latency(
     if which in _block_kernels.NAMES:
         run, verify = _block_kernels.measure, _block_kernels.check
         length *= comm.size
+    elif which in _nonblocking_kernels.NAMES:
+        run, verify = _nonblocking_kernels.measure, _nonblocking_kernels.check
     rounds = 4 if gmpi.SIMULATOR else 3000 if nbytes <= 65536 else 200 if nbytes <= 1 << 20 else 20
     skip = max(2, rounds // 10)
     data, out = (cuda.to_device(np.zeros(length)) for _ in range(2))
@@ -128,6 +137,7 @@ def main() -> int:
     args_parser.add_argument(
         "--threads", type=int, nargs="+", default=[32] if gmpi.SIMULATOR else [256, 1024]
     )
+    args_parser.add_argument("--calls", nargs="+", choices=sorted(NAMES.values()), metavar="CALL")
     args_parser.add_argument("--long", action="store_true", help="long ones of grid scope only")
     args_parser.add_argument("--counts", action="store_true", help="those with counts only")
     args_parser.add_argument("--roads", nargs="+", default=["direct", "proxied"])
@@ -142,6 +152,9 @@ def main() -> int:
     cases += [(ALLREDUCE, n) for n in args.sizes or (*SIZES, LONGEST)]
     cases += [(BCAST, n) for n in args.sizes or SIZES]
     cases += [(which, n) for which in _block_kernels.NAMES for n in args.sizes or SIZES]
+    sizes = args.sizes or _nonblocking_kernels.SIZES
+    cases += [(which, n) for which in _nonblocking_kernels.NAMES for n in sizes]
+    cases = [case for case in cases if NAMES[case[0]] in (args.calls or NAMES.values())]
     if args.long or args.counts:
         cases = []
     with gmpi.Context(comm, wildcards=False, **settings) as g:
@@ -157,8 +170,8 @@ def main() -> int:
             print(f"# us (p50, p99), {comm.size} ranks on {place}: {', '.join(args.roads)}")
         for which, n in cases:
             for threads, blocks in shapes(g, comm, args.threads):
-                if blocks > 1 and which in _block_kernels.NAMES:
-                    continue  # those that have calls of grid scope: --long
+                if blocks > 1 and which in BY_A_BLOCK:
+                    continue
                 row: dict[str, Any] = {"call": NAMES[which], "size": n, "threads": threads}
                 row["blocks"] = blocks
                 for name in args.roads:
