@@ -13,8 +13,10 @@ from collections.abc import Callable
 
 from device_lib.direct import block_rounds
 from device_lib.direct.how import KEEP, ONE_LOOK, WAIT
+from device_lib.direct.pending_rows import has_room, packed_at, record_of, tell_credit
 from device_lib.direct.round_waits import DATA, ENTERED_ONLY, LOOKS
 from device_lib.direct.rounds import NOBODY, is_reducing, kind_of, row_of, signature_of
+from device_lib.direct.rows import ALONE_NS
 from device_lib.move.layouts import layout_of, unpack_layout
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import context_id
@@ -30,23 +32,20 @@ from gmpi.contract.layouts import LAYOUT_RECV
 HELPS = -1  # in place of a call's number: whoever looks takes what has come
 
 _amount_of = device(collectives.amount_of)
-_credits_at = device(collectives.credits_at)
-_pending_bytes_at = device(collectives.pending_bytes_at)
 pending_place = device(collectives.pending_place)
-_records_at = device(collectives.records_at)
 
 # A handle: as one of the direct road, a send, in a slot that is none; below, the call.
 _NO_SLOT = wire.HANDLE_SLOT_MASK
 _NUMBER_BITS = 24
 _NUMBERS = (1 << _NUMBER_BITS) - 1
-_RING = collectives.PENDING - 1
 _MARK = _NO_SLOT << wire.HANDLE_SLOT_SHIFT | 1 << wire.HANDLE_DIRECT_SHIFT
 assert wire.MAX_REQUEST_SLOTS <= _NO_SLOT and wire.COMMUNICATORS << _NUMBER_BITS <= 1 << 32
 
-# What the leader has found: nothing to do; done; it has the lock.
+# What the leader has found: nothing to do; done; it is its turn; one has failed.
 _NOTHING = 0
 _READY = 1
 _OURS = 2
+_BROKEN = 3
 
 
 @device
@@ -93,55 +92,6 @@ def _bytes_of(what):
 
 
 @device
-def record_at(area, ranks, number):
-    return area + _records_at(ranks) + (number & _RING) * wire.PACKET_BYTES
-
-
-@device
-def record_of(area, ranks, number):
-    """(where the result of a call goes, its word)."""
-    return gpu.read_packet(record_at(area, ranks, number))
-
-
-@device
-def packed_at(area, ranks, number):
-    """Where the bytes of a call lie packed."""
-    return area + _pending_bytes_at(ranks) + (number & _RING) * collectives.PENDING_ROOM
-
-
-@device
-def has_room(row, number):
-    """Whether all ranks have taken the call whose inboxes ``number`` gets; one lane."""
-    known = gpu.load_gpu(row + collectives.KNOWN)
-    if number - known < collectives.PENDING:
-        return True
-    area, where = gpu.load_16(row + collectives.AREA)
-    ranks = where >> collectives.RANKS_SHIFT
-    at = area + _credits_at(ranks)
-    least = number
-    peer = 0
-    while peer < ranks:
-        least = min(least, gpu.read_packet(at + peer * wire.PACKET_BYTES)[0])
-        peer += gpu.opaque(1)
-    gpu.store_gpu(row + collectives.KNOWN, least)
-    return number - least < collectives.PENDING
-
-
-@device
-def _tell_credit(row, taken):
-    """Tells all ranks, and itself, how many calls this one has taken; one lane."""
-    where = gpu.load_16(row + collectives.AREA)[1]
-    ranks = where >> collectives.RANKS_SHIFT
-    me = where & wire.LOW_32
-    at = _credits_at(ranks) + me * (wire.PACKET_BYTES - collectives.INBOX_BYTES)
-    peer = 0
-    while peer < ranks:
-        there = gpu.load_8(row + collectives.PEERS + peer * 8)
-        gpu.write_packet(there + at, taken, 0)
-        peer += gpu.opaque(1)
-
-
-@device
 def last_pending(ctx, comm):
     """(number of the last call on a communicator that has been started, its word), if it has not
     been taken; NOBODY, 0: it has. One lane."""
@@ -162,14 +112,52 @@ def count_pending(ctx, more):
 
 
 @device
+def _turn_of(taken):
+    """TURN, where nobody takes."""
+    return (taken & _NUMBERS) << 1
+
+
+@device
+def _begin_turn(row, taken):
+    """TURN as it was: the caller may take calls from ``taken`` on, if it was ``_turn_of`` it."""
+    return gpu.cas_gpu(row + collectives.TURN, _turn_of(taken), _turn_of(taken) | 1)
+
+
+@device
+def _end_turn(ctx, row, taken, come):
+    """The caller has taken all calls before ``come``; one lane."""
+    if come != taken:
+        gpu.fence_gpu()  # what has been taken: before others see that it has
+        gpu.store_gpu(row + collectives.TAKEN, come)
+        count_pending(ctx, taken - come)
+        if come & -collectives.CREDIT_STEP > taken:
+            tell_credit(row, come)
+            gpu.fence_sys()  # before that of the next one who takes, on another SM
+    gpu.store_gpu(row + collectives.TURN, _turn_of(come))
+
+
+@device
+def _is_old(row, started):
+    """Whether helpers have seen for ALONE_NS that so many calls have been started: then all that
+    was stored before they were is there. No start has a fence; who waits for a call, or starts the
+    next one, has been told of it by whoever started it. One lane."""
+    known, since = gpu.read_packet(row + collectives.SEEN)
+    now = gpu.timer_ns()
+    if known != started:
+        gpu.write_packet(row + collectives.SEEN, started, now)
+        return False
+    return now - since > ALONE_NS
+
+
+@device
 def give_up(ctx, row):
     """Ranks have called different things: nothing more is taken or started; one lane."""
     if gpu.cas_gpu(row + collectives.BROKEN, SUCCESS, ERR_OTHER) == SUCCESS:
-        while gpu.cas_gpu(row + collectives.LOCK, 0, 1) != 0:  # who takes counts what it takes
+        taken = gpu.load_gpu(row + collectives.TAKEN)
+        while _begin_turn(row, taken) != _turn_of(taken):  # who takes counts what it takes
             gpu.spin()
-        gpu.fence_gpu()
-        started, taken = gpu.load_pair_gpu(row + collectives.STARTED)
-        count_pending(ctx, taken - started)
+            taken = gpu.load_gpu(row + collectives.TAKEN)
+        count_pending(ctx, taken - gpu.load_gpu(row + collectives.STARTED))
 
 
 def link_pending(make_wait: Callable, go_on: Callable) -> None:
@@ -235,53 +223,54 @@ def link_pending(make_wait: Callable, go_on: Callable) -> None:
         )  # fmt: skip
 
     @device
+    def take_all(ctx, row, taken, wanted, started):
+        """Takes what has come of the calls from ``taken`` on, in whose turn the caller is: the
+        first one that has not. Those before ``wanted`` are looked for longer."""
+        come = taken
+        missing = False
+        while come < started and not missing:
+            missing = take_one(ctx, row, come, LOOKS if come < wanted else 1)
+            if not missing:
+                come += 1
+        if leads() and gpu.lane_id() == 0:
+            _end_turn(ctx, row, taken, come)
+        sync()
+        return come
+
+    take_linked = part("take_pending", 7, 1, take_all)
+
+    @device
     def look(ctx, what, number, signature, target, size_mode):
         """1 while a call has not been taken, or, ENTERED_ONLY, may not be started; takes those that
-        have come, all or up to this one."""
+        have come."""
         row = row_of(ctx, what)
         started = taken = 0
         state = _NOTHING
         starts = size_mode & 1 == ENTERED_ONLY
         if leads() and gpu.lane_id() == 0:
             started, taken = gpu.load_pair_gpu(row + collectives.STARTED)
+            broken = gpu.load_gpu(row + collectives.BROKEN)
+            known = gpu.load_gpu(row + collectives.KNOWN)
             if starts:
-                ready = number != HELPS and has_room(row, number)
+                ready = number != HELPS and has_room(row, number, known)
             else:
                 ready = taken > number
-                if ready:
-                    gpu.fence_gpu()  # another block may have taken it
+            may_take = taken < started and broken == SUCCESS
+            if number == HELPS and may_take:
+                may_take = _is_old(row, started)
             if ready:
                 state = _READY
-            elif (
-                taken < started
-                and gpu.load_gpu(row + collectives.BROKEN) == SUCCESS
-                and gpu.cas_gpu(row + collectives.LOCK, 0, 1) == 0
-            ):
-                gpu.fence_gpu()
-                started, taken = gpu.load_pair_gpu(row + collectives.STARTED)
+                gpu.fence_gpu()  # another block may have taken it
+            elif may_take and _begin_turn(row, taken) == _turn_of(taken):
                 state = _OURS
+                if number == HELPS:
+                    gpu.fence_gpu()
         state, started, taken = broadcast_3(state, started, taken)
         sync()  # before the next broadcast
         if state != _OURS:
             return 0 if state == _READY else 1
-        end = started if starts else min(started, number + 1)
-        looks = 1 if number == HELPS else LOOKS
-        come = taken
-        missing = False
-        while come < end and not missing:
-            missing = take_one(ctx, row, come, looks)
-            if not missing:
-                come += 1
-        if leads() and gpu.lane_id() == 0:
-            if come != taken:
-                gpu.fence_gpu()  # what has been taken: before others see that it has
-                gpu.store_gpu(row + collectives.TAKEN, come)
-                count_pending(ctx, taken - come)
-                if come & -collectives.CREDIT_STEP > taken:
-                    _tell_credit(row, come)
-                    gpu.fence_sys()  # before that of the next one who takes, on another SM
-            gpu.store_gpu(row + collectives.LOCK, 0)
-        sync()
+        wanted = taken if number == HELPS else started if starts else number + 1
+        come = take_linked(ctx, row, taken, wanted, started)
         return 0 if not starts and come > number else 1
 
     look_linked = part("look_pending", 8, 1, look)
@@ -292,27 +281,39 @@ def link_pending(make_wait: Callable, go_on: Callable) -> None:
         """(outcome, count, origin) of a call, as ``direct.requests.finish``."""
         comm = handle >> _NUMBER_BITS & (wire.COMMUNICATORS - 1)
         row = row_of(ctx, comm << collectives.COMM_SHIFT)
-        number = error = done = 0
+        number = started = 0
+        state = _NOTHING
         if leads() and gpu.lane_id() == 0:
-            started, taken = gpu.load_pair_gpu(row + collectives.STARTED)
+            # All under way together; mostly the call is the next one.
+            turn = _begin_turn(row, handle)
+            started = gpu.load_gpu(row + collectives.STARTED)
+            broken = gpu.load_gpu(row + collectives.BROKEN)
             number = started - (started - handle & _NUMBERS)
-            error = gpu.load_gpu(row + collectives.BROKEN)
-            if taken > number:
+            if turn == _turn_of(handle):
+                state = _OURS
+            elif (turn >> 1) - handle - 1 & _NUMBERS < _NUMBERS >> 1:
+                state = _READY
                 gpu.fence_gpu()  # another block may have taken it
-                done = 1
-        number, error, done = broadcast_3(number, error, done)
+            elif broken != SUCCESS:
+                state = _BROKEN
+        number, started, state = broadcast_3(number, started, state)
         sync()  # before the next broadcast
-        if done != 0:
+        if state == _OURS and take_linked(ctx, row, number, number + 1, started) > number:
+            state = _READY
+        if state == _READY:
             return COMPLETED, 0, NO_ORIGIN
-        if error == SUCCESS:
+        error = ERR_OTHER
+        if state != _BROKEN:
             area, where = gpu.load_16(row + collectives.AREA)
             what = record_of(area, where >> collectives.RANKS_SHIFT, number)[1]
             mode = _bytes_of(what) << 1 | DATA
             if how != WAIT:
-                done = 1 - look_linked(ctx, what, number, signature_of(what), 0, mode)
-                if done == 0 and (how == ONE_LOOK or how == KEEP):
+                done = state == _NOTHING
+                if done:  # it may be taken after those before it
+                    done = look_linked(ctx, what, number, signature_of(what), 0, mode) == 0
+                if not done and (how == ONE_LOOK or how == KEEP):
                     go_on(ctx, slots.guess(ctx))
-                return COMPLETED if done != 0 else 0, 0, NO_ORIGIN
+                return COMPLETED if done else 0, 0, NO_ORIGIN
             error = wait_linked(ctx, what, number, signature_of(what), 0, mode)
             if error == ERR_OTHER and leads() and gpu.lane_id() == 0:
                 give_up(ctx, row)

@@ -17,12 +17,10 @@ from device_lib.direct.pending import (
     count_pending,
     gives_to,
     handle_of,
-    has_room,
-    packed_at,
     pending_place,
-    record_at,
     takes_from,
 )
+from device_lib.direct.pending_rows import has_room, packed_at, record_at
 from device_lib.direct.round_waits import ENTERED_ONLY
 from device_lib.direct.rounds import kind_of, row_of, signature_of
 from device_lib.direct.scattered_collectives import allreduce_word, bcast_word
@@ -110,7 +108,8 @@ def link_pending_starts(help_others: Callable) -> None:
         if leads() and gpu.lane_id() == 0:
             number = gpu.load_gpu(row + collectives.STARTED)
             error = gpu.load_gpu(row + collectives.BROKEN)
-            room = 1 if has_room(row, number) else 0
+            known = gpu.load_gpu(row + collectives.KNOWN)
+            room = 1 if has_room(row, number, known) else 0
         number, error, room = broadcast_3(number, error, room)
         sync()  # before the next broadcast
         if error == SUCCESS and room == 0:
@@ -123,9 +122,6 @@ def link_pending_starts(help_others: Callable) -> None:
         if leads() and gpu.lane_id() == 0:
             target = recv | slot if recv == wire.SCATTERED else recv
             gpu.write_packet(record_at(area, ranks, number), target, what)
-            count_pending(ctx, 1)
-            # Another block may take it: behind the record, and what was stored to the buffer.
-            gpu.fence_gpu()
         if send == wire.SCATTERED:
             pack_and_put(ctx, row, number, what, slot, nbytes, shift)
         else:
@@ -140,6 +136,7 @@ def link_pending_starts(help_others: Callable) -> None:
             if slot >= 0 and recv != wire.SCATTERED:
                 slots.release(ctx, slot)
             gpu.store_gpu(row + collectives.STARTED, number + 1)
+            count_pending(ctx, 1)
         sync()  # the caller may wait for it at once
         return handle_of(ctx, what, number)
 

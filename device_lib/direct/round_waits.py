@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from device_lib.direct import rounds
 from device_lib.direct.late_waits import make_late_waits
+from device_lib.direct.pending_rows import signature_before, who_differs_in
 from device_lib.direct.rounds import NOBODY, is_reducing, kind_of, row_of, signature_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
@@ -28,6 +29,7 @@ DATA = 1
 
 # Of calls that do not block: how many before the first that has not been taken.
 _LAG_SHIFT = 8
+_LAG_MASK = 2 * collectives.PENDING - 1
 _RANK_MASK = (1 << _LAG_SHIFT) - 1
 assert collectives.RANKS < _RANK_MASK
 
@@ -113,8 +115,8 @@ def make_round_waits(
         lag = 0
         if what & collectives.NONBLOCKING_CALL != 0:
             # In each second turn the call itself, else one before it: the last ones first.
-            lag = turns >> 1 & (collectives.PENDING - 1) if turns & 1 != 0 else 0
-            other, theirs = rounds.who_differs_in_pending(row, area, ranks, lag)
+            lag = turns >> 1 & _LAG_MASK if turns & 1 != 0 else 0
+            other, theirs = who_differs_in(row, area, ranks, min(lag, collectives.PENDING))
         else:
             other, theirs = rounds.who_differs(area, ranks, number, signature)
         if other != NOBODY and error == 0:
@@ -173,8 +175,8 @@ def make_round_waits(
             if error == ERR_OTHER and leads():
                 other = (differs & _RANK_MASK) - 1
                 if what & collectives.NONBLOCKING_CALL != 0:
-                    lag = differs >> _LAG_SHIFT & (collectives.PENDING - 1)
-                    signature = rounds.record_of_pending(row_of(ctx, what), lag)[1]
+                    lag = min(differs >> _LAG_SHIFT & _LAG_MASK, collectives.PENDING)
+                    signature = signature_before(row_of(ctx, what), lag)
                 tell_linked(ctx, wire.OP_FAULT, what, other, signature, differs >> 32)
             return error & 0xFF
 

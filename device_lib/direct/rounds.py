@@ -24,8 +24,6 @@ kind_of = device(collectives.kind_of)
 packets_of = device(collectives.packets_of_round)
 first_word = device(collectives.first_word)
 later_word = device(collectives.later_word)
-_pending_place = device(collectives.pending_place)
-_records_at = device(collectives.records_at)
 NOBODY = -1
 # Looks for the packets of a round that a call does not need. Mostly they come within a microsecond,
 # since all ranks call at the same time; then the next call need not look for them first.
@@ -333,32 +331,3 @@ def who_differs(area, ranks, number, signature):
             return source, found & ((1 << collectives.SIGNATURE_SHIFT) - 1)
         source += gpu.opaque(1)
     return NOBODY, 0
-
-
-@device
-def record_of_pending(row, lag):
-    """Of the first call that does not block and has not been taken, or of one of ``lag`` before it:
-    (its number, its signature); NOBODY, 0: there is no such call, or all have been taken."""
-    area, place = gpu.load_16(row + collectives.AREA)
-    started, taken = gpu.load_pair_gpu(row + collectives.STARTED)
-    number = taken - lag
-    at = area + _records_at(place >> collectives.RANKS_SHIFT)
-    what = gpu.read_packet(at + (number & collectives.PENDING - 1) * PACKET_BYTES)[1]
-    if taken >= started or number < 0:
-        return NOBODY, 0
-    return number, signature_of(what)
-
-
-@device
-def who_differs_in_pending(row, area, ranks, lag):
-    """``who_differs`` in that call. A rank that has gone wrong in a call which others need nothing
-    from it for stays there: they see it when they wait for a later one."""
-    number, signature = record_of_pending(row, lag)
-    if number == NOBODY:
-        return NOBODY, 0
-    other, theirs = who_differs(area + _pending_place(number), ranks, number, signature)
-    if other != NOBODY:
-        gpu.fence_gpu()  # the record first: another block may take the call, and start more
-        if gpu.load_gpu(row + collectives.STARTED) - number > collectives.PENDING:
-            return NOBODY, 0
-    return other, theirs

@@ -119,9 +119,10 @@ SIGNATURE = 16  # of the last round, where not all are known to have entered it
 # Of calls that do not block:
 STARTED = 32  # how many, by this rank
 TAKEN = 40  # how many of them are complete, the first ones
-LOCK = 48  # 1: somebody takes
+TURN = 48  # TAKEN modulo 2**24, << 1; | 1: somebody takes
 KNOWN = 56  # what all ranks are known to have taken, at least
 BROKEN = 64  # not 0: one has failed
+SEEN = 80  # STARTED, as a helper first saw it, and when, ns
 AREA = 128
 PLACE = 136  # our rank | ranks << RANKS_SHIFT
 CHUNK = 144  # bytes of a chunk of a long collective; 0: there are none

@@ -122,7 +122,7 @@ class Areas:
         if offset is not None:
             # Nothing is taken from it any more, also if calls were never waited for.
             row = DEVICE_COLLECTIVES + index * COLLECTIVE_ROW_BYTES
-            self._memory.write_device(row + STARTED, np.zeros(2, np.int64))
+            self._memory.write_device(row + STARTED, np.zeros(3, np.int64))
             self._give_back(offset)
 
     def _take(self, ranks: int, long: bool) -> tuple[int | None, int]:

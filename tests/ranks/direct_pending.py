@@ -9,6 +9,7 @@ import pending_endings
 from common import RANK, SIZE, WORLD, barrier, end, run
 from mpi4py import MPI
 from numba import cuda
+from pending_endings import THREADS, N
 
 import gmpi
 from gmpi import (
@@ -38,12 +39,18 @@ from gmpi import (
     GMPI_Waitall,
     GMPI_Waitany,
 )
-from gmpi.contract.collectives import CREDIT_STEP, KNOWN, PENDING, PENDING_ROOM, STARTED, TAKEN
+from gmpi.contract.collectives import (
+    CREDIT_STEP,
+    KNOWN,
+    PENDING,
+    PENDING_ROOM,
+    STARTED,
+    TAKEN,
+    TURN,
+)
 from gmpi.contract.wire import DEVICE_COLLECTIVES, DEVICE_DIRECT_OPEN, DEVICE_PENDING
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
-THREADS = 32 if gmpi.SIMULATOR else 256
-N = 3  # numbers of a call
 
 
 def numbers(calls: int, n: int = N) -> tuple[np.ndarray, np.ndarray]:
@@ -366,9 +373,9 @@ def counts_wrap(g: gmpi.Context) -> None:
     # Of packet 0 only 30 bits are told apart; none are used twice here.
     for before in ((1 << 24) - 3, (1 << 30) - 2, (1 << 40) + 12345):
         barrier()
-        assert TAKEN == STARTED + 8
-        g._memory.write_device(DEVICE_COLLECTIVES + STARTED, np.array([before, before]))
-        g._memory.write_device(DEVICE_COLLECTIVES + KNOWN, np.array([before]))
+        assert (TAKEN, TURN, KNOWN) == (STARTED + 8, STARTED + 16, STARTED + 24)
+        words = np.array([before, before, before % (1 << 24) << 1, before])
+        g._memory.write_device(DEVICE_COLLECTIVES + STARTED, words)
         barrier()
         mine, rooms, requests, sums = arrays(calls)
         errors, order = errors_of(calls), cuda.to_device(np.arange(calls)[::-1].copy())
