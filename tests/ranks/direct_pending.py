@@ -65,17 +65,16 @@ def arrays(calls: int, n: int = N) -> tuple:
     return *map(cuda.to_device, (mine, rooms, requests)), sums
 
 
+def errors_of(n: int):
+    return cuda.to_device(np.zeros(n, np.int64))
+
+
 def check(g: gmpi.Context, rooms, sums, errors=None) -> None:
     g.synchronize()
     np.testing.assert_array_equal(rooms.copy_to_host(), sums)
-    if errors is not None:
-        assert not errors.copy_to_host().any(), errors.copy_to_host()
+    assert errors is None or not errors.copy_to_host().any(), errors.copy_to_host()
     for count in (DEVICE_PENDING, DEVICE_DIRECT_OPEN):
         assert g._memory.read_device(count, 8).view(np.int64)[0] == 0
-
-
-def errors_of(n: int):
-    return cuda.to_device(np.zeros(n, np.int64))
 
 
 @cuda.jit
@@ -171,9 +170,7 @@ def progress_elsewhere(g: gmpi.Context) -> None:
     calls = PENDING + 3
     mine, rooms, requests, sums = arrays(calls + 1)
     errors = errors_of(2)
-    one_receives_meanwhile[1, THREADS](
-        g.device, mine, rooms, requests, calls, RANK, SIZE, errors
-    )  # fmt: skip
+    one_receives_meanwhile[1, THREADS](g.device, mine, rooms, requests, calls, RANK, SIZE, errors)
     sums[calls] = 0
     check(g, rooms, sums, errors)
 
