@@ -62,7 +62,8 @@ def library(compiled: Path) -> dict[str, str]:
 #: What the leading warp of a block carries out, by the functions of warp scope (``row_requests``).
 LED = [f"gmpi_direct_{name}" for name in (
     "ask", "complete_open", "finish", "go_on", "help", "open", "report", "tell",
-    "finish_pending", "look_pending", "place_and_start", "start_pending", "wait_pending",
+    "finish_pending", "finish_rest", "finish_short", "look_pending", "place_and_start",
+    "start_pending", "start_short", "take_pending", "wait_pending",
 )]  # fmt: skip
 
 
@@ -239,8 +240,8 @@ OF_OPERATIONS = {
 }
 #: Who waits takes what has come of collectives that do not block and that another kernel, or
 #: another block, may have started: for this it needs these.
-PENDING = {f"gmpi_direct_{name}_pending_warp" for name in ("finish", "look", "wait")}
-PENDING |= {"gmpi_direct_tell_collective_warp"}
+PENDING = {f"gmpi_direct_{name}_pending_warp" for name in ("finish", "look", "take", "wait")}
+PENDING |= {"gmpi_direct_finish_short_warp", "gmpi_direct_tell_collective_warp"}
 
 
 def linked_with(ptx: str, library: dict[str, str]) -> set[str]:
@@ -275,7 +276,7 @@ def test_a_kernel_links_nothing_of_operations_that_it_does_not_use(
     assert moving <= exchange
     sizes = {name: len(library[name]) for name in exchange}
     assert sum(sizes[name] for name in moving) < 0.01 * sum(sizes.values()), sizes
-    assert sum(sizes[name] for name in PENDING) < 0.05 * sum(sizes.values()), sizes
+    assert sum(sizes[name] for name in PENDING) < 0.06 * sum(sizes.values()), sizes
     # And who finds no slot closes what another kernel has freed, by one function more.
     assert sizes["gmpi_close_freed_block"] < 0.025 * sum(sizes.values()), sizes
 
@@ -343,7 +344,7 @@ def test_there_is_no_arithmetic_in_floating_point(library: dict[str, str]) -> No
     # Numba makes float64 of int64 and uint64: a handle would lose its low bits.
     reduce = re.compile(
         "gmpi_direct_(allreduce|allreduce_alone|look_for_round)_(block|warp)"
-        "|gmpi_direct_look_pending_warp"
+        "|gmpi_direct_(take_pending|finish_short)_warp"
         "|gmpi_direct_(blocks_at_once|blocks_alone|look_for_blocks)_(block|warp)"
         "|gmpi_direct_(long_reduce|reduce_words|reduce_rest)"
         "|gmpi_window_(get_)?accumulate_(block|warp)"

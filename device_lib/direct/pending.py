@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.direct import block_rounds
+from device_lib.direct import block_rounds, rounds
 from device_lib.direct.how import KEEP, ONE_LOOK, WAIT
 from device_lib.direct.pending_rows import has_room, packed_at, record_of, tell_credit
 from device_lib.direct.round_waits import DATA, ENTERED_ONLY, LOOKS
@@ -41,11 +41,10 @@ _NUMBERS = (1 << _NUMBER_BITS) - 1
 _MARK = _NO_SLOT << wire.HANDLE_SLOT_SHIFT | 1 << wire.HANDLE_DIRECT_SHIFT
 assert wire.MAX_REQUEST_SLOTS <= _NO_SLOT and wire.COMMUNICATORS << _NUMBER_BITS <= 1 << 32
 
-# What the leader has found: nothing to do; done; it is its turn; one has failed.
+# What the leader has found: nothing to do; done; it is its turn.
 _NOTHING = 0
 _READY = 1
 _OURS = 2
-_BROKEN = 3
 
 
 @device
@@ -174,6 +173,7 @@ def link_pending(make_wait: Callable, go_on: Callable) -> None:
     leads = scope.leads
     sync = scope.sync
     sync_or = scope.sync_or
+    broadcast = scope.broadcast
     broadcast_3 = scope.broadcast_3
     part = parts_of(scope.name, "gmpi_direct")
 
@@ -277,33 +277,63 @@ def link_pending(make_wait: Callable, go_on: Callable) -> None:
     wait_linked = make_wait("wait_pending", look_linked)
 
     @device
-    def finish(ctx, handle, how):
-        """(outcome, count, origin) of a call, as ``direct.requests.finish``."""
+    def finish_short(ctx, handle):
+        """READY: the call is complete; OURS: it is its turn, which the caller has; NOTHING. It
+        takes an Allreduce or a Barrier itself, and calls nothing."""
         comm = handle >> _NUMBER_BITS & (wire.COMMUNICATORS - 1)
         row = row_of(ctx, comm << collectives.COMM_SHIFT)
-        number = started = 0
-        state = _NOTHING
-        if leads() and gpu.lane_id() == 0:
-            # All under way together; mostly the call is the next one.
-            turn = _begin_turn(row, handle)
-            started = gpu.load_gpu(row + collectives.STARTED)
-            broken = gpu.load_gpu(row + collectives.BROKEN)
-            number = started - (started - handle & _NUMBERS)
-            if turn == _turn_of(handle):
-                state = _OURS
-            elif (turn >> 1) - handle - 1 & _NUMBERS < _NUMBERS >> 1:
-                state = _READY
+        lane = gpu.lane_id()
+        turn = 0
+        if lane == 0:
+            turn = _begin_turn(row, handle)  # mostly the call is the next one
+        started = gpu.load_gpu(row + collectives.STARTED)  # all under way together
+        area, where = gpu.load_16(row + collectives.AREA)
+        ranks = where >> collectives.RANKS_SHIFT
+        target, what = record_of(area, ranks, handle)
+        number = started - (started - handle & _NUMBERS)
+        turn = broadcast(turn)
+        if turn != _turn_of(handle):
+            if (turn >> 1) - handle - 1 & _NUMBERS < _NUMBERS >> 1:
                 gpu.fence_gpu()  # another block may have taken it
-            elif broken != SUCCESS:
-                state = _BROKEN
-        number, started, state = broadcast_3(number, started, state)
-        sync()  # before the next broadcast
-        if state == _OURS and take_linked(ctx, row, number, number + 1, started) > number:
-            state = _READY
+                return _READY
+            return _NOTHING
+        missing = 1
+        packets = area + pending_place(number)
+        if kind_of(what) == collectives.BARRIER:
+            missing = rounds.missing_of_entered(
+                packets, ranks, number, signature_of(what), lane, size(), LOOKS
+            )
+        elif kind_of(what) == collectives.ALLREDUCE and target & wire.SCATTERED == 0:
+            missing = rounds.take_reduced(
+                packets, ranks, ranks, number, what, target, _bytes_of(what), lane, size(), LOOKS
+            )
+        if sync_or(missing):
+            return _OURS
+        if lane == 0:
+            _end_turn(ctx, row, number, number + 1)
+        sync()
+        return _READY
+
+    short_linked = part("finish_short", 4, 1, finish_short)
+
+    @device
+    def finish(ctx, handle, how):
+        """(outcome, count, origin) of a call, as ``direct.requests.finish``."""
+        state = short_linked(ctx, handle)
         if state == _READY:
             return COMPLETED, 0, NO_ORIGIN
-        error = ERR_OTHER
-        if state != _BROKEN:
+        comm = handle >> _NUMBER_BITS & (wire.COMMUNICATORS - 1)
+        row = row_of(ctx, comm << collectives.COMM_SHIFT)
+        number = started = error = 0
+        if leads() and gpu.lane_id() == 0:
+            started = gpu.load_gpu(row + collectives.STARTED)
+            error = gpu.load_gpu(row + collectives.BROKEN)
+            number = started - (started - handle & _NUMBERS)
+        number, started, error = broadcast_3(number, started, error)
+        sync()  # before the next broadcast
+        if state == _OURS and take_linked(ctx, row, number, number + 1, started) > number:
+            return COMPLETED, 0, NO_ORIGIN
+        if error == SUCCESS:
             area, where = gpu.load_16(row + collectives.AREA)
             what = record_of(area, where >> collectives.RANKS_SHIFT, number)[1]
             mode = _bytes_of(what) << 1 | DATA

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct import block_rounds
+from device_lib.direct import block_rounds, rounds
 from device_lib.direct.block_jobs import make_led
 from device_lib.direct.pending import (
     count_pending,
@@ -22,7 +22,7 @@ from device_lib.direct.pending import (
 )
 from device_lib.direct.pending_rows import has_room, packed_at, record_at
 from device_lib.direct.round_waits import ENTERED_ONLY
-from device_lib.direct.rounds import kind_of, row_of, signature_of
+from device_lib.direct.rounds import NOBODY, kind_of, row_of, signature_of
 from device_lib.direct.scattered_collectives import allreduce_word, bcast_word
 from device_lib.move.layouts import layout_of, pack_layout
 from device_lib.move.message import is_sound
@@ -37,6 +37,8 @@ from gmpi.contract import collectives, wire
 from gmpi.contract.collectives import NOT_OURS
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
+
+NOT_AT_ONCE = -2  # in place of a handle
 
 _call_word = device(collectives.call_word)
 
@@ -67,6 +69,36 @@ def link_pending_starts(help_others: Callable) -> None:
     take_slot = taking.make_take_slot(WARP, help_others)
     wait = declared("gmpi_direct_wait_pending_warp", 8, 1)
     part = parts_of(WARP.name, "gmpi_direct")
+
+    @device
+    def start_short(ctx, what, send, recv, nbytes):
+        """The handle of a call that moves no blocks, of buffers in one piece; NOT_AT_ONCE: it is
+        for ``start``. It calls nothing: that costs registers, which would have to be saved."""
+        sync()  # what other threads wrote to the buffer
+        row = row_of(ctx, what)
+        number = gpu.load_gpu(row + collectives.STARTED)  # all under way together
+        known, broken = gpu.load_pair_gpu(row + collectives.KNOWN)
+        area, where = gpu.load_16(row + collectives.AREA)
+        peers = gpu.load_16(row + collectives.PEERS)
+        low = rounds.load_packet(send, nbytes, gpu.lane_id())
+        ranks = where >> collectives.RANKS_SHIFT
+        if has_no_root(what, ranks) or broken != SUCCESS or number - known >= collectives.PENDING:
+            return NOT_AT_ONCE
+        out = nbytes if gives_to(what, where & wire.LOW_32, ranks) != 0 else 0
+        lane = gpu.lane_id()
+        rounds.put(
+            row, ranks, number, what, send, out, NOBODY, lane, warp_lanes(), low, peers,
+            pending_place(number),
+        )  # fmt: skip
+        sync()  # all have read the row
+        if lane == 0:
+            gpu.write_packet(record_at(area, ranks, number), recv, what)
+            gpu.store_gpu(row + collectives.STARTED, number + 1)
+            count_pending(ctx, 1)
+        sync()
+        return handle_of(ctx, what, number)
+
+    part("start_short", 7, 1, start_short)
 
     @device
     def pack_and_put(ctx, row, number, what, slot, nbytes, shift):
@@ -175,6 +207,7 @@ def make_pending_starts(scope: Scope) -> SimpleNamespace:
     """For one scope, all of whose threads call them: each returns the handle of a call, or
     NOT_OURS: it goes by the proxies."""
     start = make_led(scope, declared("gmpi_direct_start_pending_warp", 9, 1), 1)
+    short = make_led(scope, declared("gmpi_direct_start_short_warp", 7, 1), 1)
     place_and_start = make_led(scope, declared("gmpi_direct_place_and_start_warp", 8, 1), 1)
 
     @device
@@ -197,13 +230,21 @@ def make_pending_starts(scope: Scope) -> SimpleNamespace:
         return fits and may_collect_direct(ctx, word0) and is_sound(word0, count)
 
     @device
+    def start_call(ctx, what, send, recv, nbytes):
+        what |= collectives.NONBLOCKING_CALL
+        handle = short(ctx, what, send, recv, nbytes)
+        if handle == NOT_AT_ONCE:
+            handle = start(ctx, what, -1, send, recv, nbytes, 0)
+        return handle
+
+    @device
     def iallreduce(ctx, word0, op, count, nbytes, send, recv):
         if not may_be(ctx, word0, count, nbytes):
             return NOT_OURS
         what = allreduce_word(word0, op, nbytes)
         if what == NOT_OURS:
             return NOT_OURS
-        return start(ctx, what | collectives.NONBLOCKING_CALL, -1, send, recv, nbytes, 0)
+        return start_call(ctx, what, send, recv, nbytes)
 
     @device
     def ibcast(ctx, word0, root, count, nbytes, buffer):
@@ -212,14 +253,13 @@ def make_pending_starts(scope: Scope) -> SimpleNamespace:
         what = bcast_word(word0, root, nbytes)
         if what == NOT_OURS:
             return NOT_OURS
-        return start(ctx, what | collectives.NONBLOCKING_CALL, -1, buffer, buffer, nbytes, 0)
+        return start_call(ctx, what, buffer, buffer, nbytes)
 
     @device
     def ibarrier(ctx, word0):
         if not may_collect_direct(ctx, word0):
             return NOT_OURS
-        what = _barrier_word(word0) | collectives.NONBLOCKING_CALL
-        return start(ctx, what, -1, 0, 0, 0, 0)
+        return start_call(ctx, _barrier_word(word0), 0, 0, 0)
 
     return SimpleNamespace(
         iallreduce=iallreduce,

@@ -65,15 +65,16 @@ def load_packet(source, nbytes, packet):
 
 # wide: what all threads have read already
 @device
-def put(row, ranks, number, what, source, nbytes, alone, rank, size, low, peers):
+def put(row, ranks, number, what, source, nbytes, alone, rank, size, low, peers, inside=0):
     """Stores a round's packets to the inboxes of all ranks.
 
     Args:
+        inside: where they are in an inbox.
         alone: a rank to which only packet 0 is stored; NOBODY: there is none.
         low: payload of packet ``rank``.
         peers: where our inboxes are on ranks 0 and 1.
     """
-    turn = turn_of(number, ranks)
+    turn = turn_of(number, ranks) + inside
     count = packets_of(nbytes)
     packet = rank
     word = later_word(number)

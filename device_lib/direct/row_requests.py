@@ -279,12 +279,14 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
 
     part("open", 12, 1, open_rest)
 
+    rest_linked = part("finish_rest", 6, 3, finish_rest)
+
     @device
     def finish(ctx, handle, how, state):
         """The same of any request, also of a collective that does not block."""
         if is_pending(handle):
             return finish_pending(ctx, handle, how)
-        return finish_rest(ctx, handle, how, state)
+        return rest_linked(ctx, handle, how, state)
 
     part("finish", 6, 3, finish)
     make_complete_open(WARP, going_on, help_others, tell_linked)

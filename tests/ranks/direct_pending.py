@@ -370,8 +370,8 @@ def counts_wrap(g: gmpi.Context) -> None:
     # Of packet 0 only 30 bits are told apart; none are used twice here.
     for before in ((1 << 24) - 3, (1 << 30) - 2, (1 << 40) + 12345):
         barrier()
-        assert (TAKEN, TURN, KNOWN) == (STARTED + 8, STARTED + 16, STARTED + 24)
-        words = np.array([before, before, before % (1 << 24) << 1, before])
+        assert (TAKEN, TURN, KNOWN) == (STARTED + 8, STARTED + 16, STARTED + 32)
+        words = np.array([before, before, before % (1 << 24) << 1, 0, before])
         g._memory.write_device(DEVICE_COLLECTIVES + STARTED, words)
         barrier()
         mine, rooms, requests, sums = arrays(calls)
