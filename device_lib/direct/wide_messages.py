@@ -69,6 +69,7 @@ _SPREAD = 9  # as TAKEN, and the number of its elements comes in place of LENGTH
 _LOOKS_FOR_SLOT = 2 if gpu.SIMULATOR else 8
 _LOOKS_SHIFT = 12  # and another one for each 4 KiB
 _LOOKS_FOR_PLACE = 2 if gpu.SIMULATOR else 3  # where a receiver has announced its buffer
+_IN_EXCHANGE = 4 if gpu.SIMULATOR else 12  # the same, where the block has a long receive open, too
 _TO_USER = -1  # in place of ``mail_word``: to the user's buffer, which has been announced
 
 
@@ -113,11 +114,13 @@ def _await_pushed(handle, slot, mark, nbytes, waits):
 
 
 @device
-def _look_for_place(local, number, nbytes):
+def _look_for_place(ctx, local, number, nbytes):
     """(bytes that a receiver wants of a long message, where), as ``announced_to``; lane 0. Both
     ranks of an exchange post, then send: the other one's buffer is announced at this moment."""
     said, wanted, place = announced_to(local, number, nbytes)
     looks = _LOOKS_FOR_PLACE
+    if own.are_noted_besides(rows.direct_handle(ctx, 0, 0, 0)):
+        looks = _IN_EXCHANGE
     while not said and looks > 1:
         gpu.spin()
         said, wanted, place = announced_to(local, number, nbytes)
@@ -194,7 +197,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
                 told_at = packets.inbox_slot(remote, number)
                 packets.write_length(told_at, nbytes, number)
                 if leads_grid(ctx) == 0:  # whose blocks are to move it, too
-                    wanted, place = _look_for_place(local, number, nbytes)
+                    wanted, place = _look_for_place(ctx, local, number, nbytes)
                 if wanted > 0:
                     slots.release(ctx, slot)
                     handle = slots.error_handle(SUCCESS)
