@@ -311,6 +311,7 @@ def test_collectives(measured: Measured) -> None:
     # Of one block, and some of grid scope.
     both = [(call, blocks) for call in ("Barrier", "Allreduce", "Bcast") for blocks in (1, 2)]
     one = [(call, 1) for call in ("Reduce", "Allgather", "Alltoall", "Scan", "Exscan")]
+    one += [(call, 1) for call in ("Iallreduce", "its start", "four of it", "Ibarrier")]
     assert [(row["call"], row["blocks"]) for row in found["rows"]] == both + one
     assert all(r["direct"]["p50"] > 0 and r["proxied"]["p50"] > 0 for r in found["rows"])
 

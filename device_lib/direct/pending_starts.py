@@ -65,6 +65,7 @@ def link_pending_starts(help_others: Callable) -> None:
     size = WARP.size
     leads = WARP.leads
     sync = WARP.sync
+    sync_or = WARP.sync_or
     broadcast_3 = WARP.broadcast_3
     take_slot = taking.make_take_slot(WARP, help_others)
     wait = declared("gmpi_direct_wait_pending_warp", 8, 1)
@@ -82,7 +83,9 @@ def link_pending_starts(help_others: Callable) -> None:
         peers = gpu.load_16(row + collectives.PEERS)
         low = rounds.load_packet(send, nbytes, gpu.lane_id())
         ranks = where >> collectives.RANKS_SHIFT
-        if has_no_root(what, ranks) or broken != SUCCESS or number - known >= collectives.PENDING:
+        # Other blocks may change these: what one lane has found, all go by.
+        late = 1 if broken != SUCCESS or number - known >= collectives.PENDING else 0
+        if sync_or(late) or has_no_root(what, ranks):
             return NOT_AT_ONCE
         out = nbytes if gives_to(what, where & wire.LOW_32, ranks) != 0 else 0
         lane = gpu.lane_id()
@@ -90,7 +93,6 @@ def link_pending_starts(help_others: Callable) -> None:
             row, ranks, number, what, send, out, NOBODY, lane, warp_lanes(), low, peers,
             pending_place(number),
         )  # fmt: skip
-        sync()  # all have read the row
         if lane == 0:
             gpu.write_packet(record_at(area, ranks, number), recv, what)
             gpu.store_gpu(row + collectives.STARTED, number + 1)
