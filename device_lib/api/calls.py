@@ -211,9 +211,9 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
     collective = make_collective_calls(requests, finishing, collectives, starts, open_scattered)
-    direct_blocks = make_block_collectives(scope, make_wait, transfer, starts.start)
+    direct_blocks = make_block_collectives(scope, make_wait, transfer)
     short = make_short_blocks(scope)
-    of_blocks = make_block_calls(scope, requests, finishing, direct_blocks, short)
+    of_blocks = make_block_calls(scope, requests, finishing, direct_blocks, starts.start, short)
     exchange = make_exchange(scope, requests, direct.go_on)
     reduction = make_counted_reduction(scope, requests.help_others, direct_blocks)
     of_blocks |= make_counted_calls(scope, requests, finishing, exchange, reduction)

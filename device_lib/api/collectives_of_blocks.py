@@ -25,17 +25,18 @@ from gmpi.contract.wire import BLOCKING
 
 def make_block_calls(
     scope: Scope, requests: SimpleNamespace, finishing: SimpleNamespace, direct: SimpleNamespace,
-    short: SimpleNamespace,
+    start_pending: Callable, short: SimpleNamespace,
 ) -> dict[str, Callable]:  # fmt: skip
     """The calls of one scope, by their names in lower case.
 
     Args:
         requests: of the proxied road.
         direct: ``direct.block_collectives``.
+        start_pending: as ``make_open_blocks`` takes it.
         short: ``direct.short_blocks``.
     """
     part = parts_of(scope.name)
-    body = make_open_blocks(scope, requests.help_others, requests.report, direct)
+    body = make_open_blocks(scope, requests.help_others, requests.report, direct, start_pending)
     open_blocks = part("open_blocks", 12, 1, body)
     error_of = finishing.error_of
     may_be_short, carry_out = short.may_be, short.carry_out

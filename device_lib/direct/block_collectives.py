@@ -105,14 +105,13 @@ def _may_be_at_once(ctx, what, nbytes):
 
 
 def make_block_collectives(
-    scope: Scope, make_wait: Callable, transfer: Callable, start_pending: Callable
+    scope: Scope, make_wait: Callable, transfer: Callable
 ) -> SimpleNamespace:
     """What ``make_open_blocks`` takes, for one scope, all of whose threads call it.
 
     Args:
         make_wait: ``make_round_waits``.
         transfer: of ``transfers``.
-        start_pending: of ``pending_starts``.
     """
     rank = scope.rank
     size = scope.size
@@ -352,7 +351,6 @@ def make_block_collectives(
 
     return SimpleNamespace(
         word=word,
-        start_pending=start_pending,
         in_one_piece=in_one_piece,
         scattered=scattered,
         has_failed=has_failed,

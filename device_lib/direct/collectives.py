@@ -55,7 +55,7 @@ _BARRIER |= collectives.BARRIER << collectives.KIND_SHIFT + collectives.SIGNATUR
 
 
 @device
-def _barrier_word(word0):
+def barrier_word(word0):
     return _BARRIER | (word0 >> 16 & (COMMUNICATORS - 1)) << collectives.COMM_SHIFT
 
 
@@ -231,7 +231,7 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
         sync_full()
         state = NOT_OURS
         if collects_direct(ctx, word0):
-            state = warp_meets(ctx, _barrier_word(word0))
+            state = warp_meets(ctx, barrier_word(word0))
         return told(state)
 
     allreduce_all = part("allreduce", 7, 1, allreduce_by_all)
@@ -299,10 +299,10 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
             else:
                 state = follow()
         elif may_collect_direct(ctx, word0):
-            state = barrier_all(ctx, _barrier_word(word0))
+            state = barrier_all(ctx, barrier_word(word0))
         else:
             return NOT_OURS
-        return rest(ctx, _barrier_word(word0), 0, 0, 0, state) if state <= AFTER_STORES else state
+        return rest(ctx, barrier_word(word0), 0, 0, 0, state) if state <= AFTER_STORES else state
 
     return SimpleNamespace(
         allreduce=allreduce,

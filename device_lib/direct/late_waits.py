@@ -16,7 +16,6 @@ from device_lib.platform.scope import Scope
 from device_lib.proxied import slots, taking
 
 
-@cache
 def make_late_waits(scope: Scope, help_others: Callable, closes: bool = True) -> SimpleNamespace:
     """For one scope.
 
@@ -24,6 +23,11 @@ def make_late_waits(scope: Scope, help_others: Callable, closes: bool = True) ->
         help_others: executes commands of the proxied road.
         closes: as of ``make_take_slot``.
     """
+    return _make(scope, help_others, closes)
+
+
+@cache  # by all three: the same functions for whoever leaves the last one out
+def _make(scope: Scope, help_others: Callable, closes: bool) -> SimpleNamespace:
     leads = scope.leads
     sync = scope.sync
     take_slot = taking.make_take_slot(scope, help_others, closes)

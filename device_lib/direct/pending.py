@@ -13,7 +13,13 @@ from collections.abc import Callable
 
 from device_lib.direct import block_rounds, rounds
 from device_lib.direct.how import KEEP, ONE_LOOK, WAIT
-from device_lib.direct.pending_rows import has_room, packed_at, record_of, tell_credit
+from device_lib.direct.pending_rows import (
+    has_room,
+    packed_at,
+    pending_place,
+    record_of,
+    tell_credit,
+)
 from device_lib.direct.round_waits import DATA, ENTERED_ONLY, LOOKS
 from device_lib.direct.rounds import NOBODY, is_reducing, kind_of, row_of, signature_of
 from device_lib.direct.rows import ALONE_NS
@@ -32,7 +38,6 @@ from gmpi.contract.layouts import LAYOUT_RECV
 HELPS = -1  # in place of a call's number: whoever looks takes what has come
 
 _amount_of = device(collectives.amount_of)
-pending_place = device(collectives.pending_place)
 
 # A handle: as one of the direct road, a send, in a slot that is none; below, the call.
 _NO_SLOT = wire.HANDLE_SLOT_MASK
@@ -58,6 +63,19 @@ def handle_of(ctx, what, number):
     comm = what >> collectives.COMM_SHIFT & (wire.COMMUNICATORS - 1)
     handle = _MARK | 1 << wire.HANDLE_SENDS_SHIFT | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
     return handle | comm << _NUMBER_BITS | number & _NUMBERS
+
+
+@device
+def _row_by(ctx, handle):
+    """The row of the communicator of a handle's call."""
+    comm = handle >> _NUMBER_BITS & (wire.COMMUNICATORS - 1)
+    return row_of(ctx, comm << collectives.COMM_SHIFT)
+
+
+@device
+def _number_by(handle, started):
+    """The number of a handle's call, of ``started`` ones."""
+    return started - (started - handle & _NUMBERS)
 
 
 @device
@@ -280,8 +298,7 @@ def link_pending(make_wait: Callable, go_on: Callable) -> None:
     def finish_short(ctx, handle):
         """READY: the call is complete; OURS: it is its turn, which the caller has; NOTHING. It
         takes an Allreduce or a Barrier itself, and calls nothing."""
-        comm = handle >> _NUMBER_BITS & (wire.COMMUNICATORS - 1)
-        row = row_of(ctx, comm << collectives.COMM_SHIFT)
+        row = _row_by(ctx, handle)
         lane = gpu.lane_id()
         turn = 0
         if lane == 0:
@@ -290,7 +307,7 @@ def link_pending(make_wait: Callable, go_on: Callable) -> None:
         area, where = gpu.load_16(row + collectives.AREA)
         ranks = where >> collectives.RANKS_SHIFT
         target, what = record_of(area, ranks, handle)
-        number = started - (started - handle & _NUMBERS)
+        number = _number_by(handle, started)
         turn = broadcast(turn)
         if turn != _turn_of(handle):
             if (turn >> 1) - handle - 1 & _NUMBERS < _NUMBERS >> 1:
@@ -322,13 +339,12 @@ def link_pending(make_wait: Callable, go_on: Callable) -> None:
         state = short_linked(ctx, handle)
         if state == _READY:
             return COMPLETED, 0, NO_ORIGIN
-        comm = handle >> _NUMBER_BITS & (wire.COMMUNICATORS - 1)
-        row = row_of(ctx, comm << collectives.COMM_SHIFT)
+        row = _row_by(ctx, handle)
         number = started = error = 0
         if leads() and gpu.lane_id() == 0:
             started = gpu.load_gpu(row + collectives.STARTED)
             error = gpu.load_gpu(row + collectives.BROKEN)
-            number = started - (started - handle & _NUMBERS)
+            number = _number_by(handle, started)
         number, started, error = broadcast_3(number, started, error)
         sync()  # before the next broadcast
         if state == _OURS and take_linked(ctx, row, number, number + 1, started) > number:

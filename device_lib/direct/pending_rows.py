@@ -13,7 +13,7 @@ from gmpi.contract import collectives, wire
 
 _credits_at = device(collectives.credits_at)
 _pending_bytes_at = device(collectives.pending_bytes_at)
-_pending_place = device(collectives.pending_place)
+pending_place = device(collectives.pending_place)
 _records_at = device(collectives.records_at)
 _RING = collectives.PENDING - 1
 
@@ -100,7 +100,7 @@ def who_differs_in(row, area, ranks, lag):
     number, signature = _signed(row, area, ranks, lag)
     if number == NOBODY:
         return NOBODY, 0
-    other, theirs = who_differs(area + _pending_place(number), ranks, number, signature)
+    other, theirs = who_differs(area + pending_place(number), ranks, number, signature)
     if other != NOBODY:
         gpu.fence_gpu()
         known = gpu.load_gpu(row + collectives.KNOWN)

@@ -13,40 +13,31 @@ from types import SimpleNamespace
 
 from device_lib.direct import block_rounds, rounds
 from device_lib.direct.block_jobs import make_led
+from device_lib.direct.collectives import barrier_word
 from device_lib.direct.pending import (
     count_pending,
     gives_to,
     handle_of,
-    pending_place,
     takes_from,
 )
-from device_lib.direct.pending_rows import has_room, packed_at, record_at
+from device_lib.direct.pending_rows import has_room, packed_at, pending_place, record_at
 from device_lib.direct.round_waits import ENTERED_ONLY
 from device_lib.direct.rounds import NOBODY, kind_of, row_of, signature_of
-from device_lib.direct.scattered_collectives import allreduce_word, bcast_word
+from device_lib.direct.scattered_collectives import allreduce_word, bcast_word, make_take_placed
 from device_lib.move.layouts import layout_of, pack_layout
 from device_lib.move.message import is_sound
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import may_collect_direct
 from device_lib.platform.library import declared, parts_of
 from device_lib.platform.primitives import device
-from device_lib.platform.scope import WARP, Scope, warp_lanes, warp_mask
-from device_lib.proxied import slots, taking
-from device_lib.proxied.scattered import place
+from device_lib.platform.scope import WARP, Scope, warp_lanes
+from device_lib.proxied import slots
 from gmpi.contract import collectives, wire
 from gmpi.contract.collectives import NOT_OURS
 from gmpi.contract.constants import SUCCESS
-from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
+from gmpi.contract.layouts import LAYOUT_SEND
 
 NOT_AT_ONCE = -2  # in place of a handle
-
-_call_word = device(collectives.call_word)
-
-
-@device
-def _barrier_word(word0):
-    what = collectives.BARRIER << collectives.KIND_SHIFT
-    return _call_word(what, 0, word0 >> 16 & (wire.COMMUNICATORS - 1))
 
 
 @device
@@ -67,7 +58,7 @@ def link_pending_starts(help_others: Callable) -> None:
     sync = WARP.sync
     sync_or = WARP.sync_or
     broadcast_3 = WARP.broadcast_3
-    take_slot = taking.make_take_slot(WARP, help_others)
+    take_placed = make_take_placed(WARP, help_others)
     wait = declared("gmpi_direct_wait_pending_warp", 8, 1)
     part = parts_of(WARP.name, "gmpi_direct")
 
@@ -182,24 +173,13 @@ def link_pending_starts(help_others: Callable) -> None:
         ranks = where >> collectives.RANKS_SHIFT
         if has_no_root(what, ranks):
             return 0
-        slot = take_slot(ctx, -1, taking.SMALL)
+        me = where & wire.LOW_32
+        sends, receives = gives_to(what, me, ranks) != 0, takes_from(what, me, ranks) != 0
+        slot, send, recv = take_placed(
+            ctx, nbytes, type_row, send_buffer, recv_buffer, sends, receives
+        )
         if slot < 0:
             return slots.error_handle(-slot)
-        sync()
-        me = where & wire.LOW_32
-        send = recv = 0
-        if leads() and nbytes > 0:
-            lane, lanes, mask = gpu.lane_id(), warp_lanes(), warp_mask()
-            if gives_to(what, me, ranks) != 0:
-                send = place(
-                    ctx, slot, LAYOUT_SEND, send_buffer, type_row, nbytes, lane, lanes, mask
-                )
-            if takes_from(what, me, ranks) != 0:
-                recv = place(
-                    ctx, slot, LAYOUT_RECV, recv_buffer, type_row, nbytes, lane, lanes, mask
-                )
-        send, recv, slot = broadcast_3(send, recv, slot)
-        sync()
         return start_linked(ctx, what, slot, send, recv, nbytes, 0)
 
     part("place_and_start", 8, 1, place_and_start)
@@ -233,6 +213,8 @@ def make_pending_starts(scope: Scope) -> SimpleNamespace:
 
     @device
     def start_call(ctx, what, send, recv, nbytes):
+        if what == NOT_OURS:
+            return NOT_OURS
         what |= collectives.NONBLOCKING_CALL
         handle = short(ctx, what, send, recv, nbytes)
         if handle == NOT_AT_ONCE:
@@ -243,25 +225,19 @@ def make_pending_starts(scope: Scope) -> SimpleNamespace:
     def iallreduce(ctx, word0, op, count, nbytes, send, recv):
         if not may_be(ctx, word0, count, nbytes):
             return NOT_OURS
-        what = allreduce_word(word0, op, nbytes)
-        if what == NOT_OURS:
-            return NOT_OURS
-        return start_call(ctx, what, send, recv, nbytes)
+        return start_call(ctx, allreduce_word(word0, op, nbytes), send, recv, nbytes)
 
     @device
     def ibcast(ctx, word0, root, count, nbytes, buffer):
         if not may_be(ctx, word0, count, nbytes):
             return NOT_OURS
-        what = bcast_word(word0, root, nbytes)
-        if what == NOT_OURS:
-            return NOT_OURS
-        return start_call(ctx, what, buffer, buffer, nbytes)
+        return start_call(ctx, bcast_word(word0, root, nbytes), buffer, buffer, nbytes)
 
     @device
     def ibarrier(ctx, word0):
         if not may_collect_direct(ctx, word0):
             return NOT_OURS
-        return start_call(ctx, _barrier_word(word0), 0, 0, 0)
+        return start_call(ctx, barrier_word(word0), 0, 0, 0)
 
     return SimpleNamespace(
         iallreduce=iallreduce,

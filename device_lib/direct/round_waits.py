@@ -91,10 +91,10 @@ def make_round_waits(
         if op == wire.OP_WAITS and about != 0:
             peer_tag = peer_tag & ~wire.LOW_32 | about
             word0 |= wire.PIECE
-        elif what & collectives.NONBLOCKING_CALL != 0:
-            word0 |= wire.NONBLOCKING if kind != collectives.ALLREDUCE else 0
         elif kind == collectives.ALLREDUCE or kind >= collectives.REDUCE:
-            word0 |= wire.BLOCKING
+            word0 |= wire.BLOCKING if what & collectives.NONBLOCKING_CALL == 0 else 0
+        elif what & collectives.NONBLOCKING_CALL != 0:
+            word0 |= wire.NONBLOCKING
         if kind != collectives.BARRIER:
             word0 |= _datatype_of(what) << wire.DATATYPE_SHIFT
         lane = gpu.lane_id()
@@ -115,8 +115,8 @@ def make_round_waits(
         lag = 0
         if what & collectives.NONBLOCKING_CALL != 0:
             # In each second turn the call itself, else one before it: the last ones first.
-            lag = turns >> 1 & _LAG_MASK if turns & 1 != 0 else 0
-            other, theirs = who_differs_in(row, area, ranks, min(lag, collectives.PENDING))
+            lag = min(turns >> 1 & _LAG_MASK, collectives.PENDING) if turns & 1 != 0 else 0
+            other, theirs = who_differs_in(row, area, ranks, lag)
         else:
             other, theirs = rounds.who_differs(area, ranks, number, signature)
         if other != NOBODY and error == 0:
@@ -175,7 +175,7 @@ def make_round_waits(
             if error == ERR_OTHER and leads():
                 other = (differs & _RANK_MASK) - 1
                 if what & collectives.NONBLOCKING_CALL != 0:
-                    lag = min(differs >> _LAG_SHIFT & _LAG_MASK, collectives.PENDING)
+                    lag = differs >> _LAG_SHIFT & _LAG_MASK
                     signature = signature_before(row_of(ctx, what), lag)
                 tell_linked(ctx, wire.OP_FAULT, what, other, signature, differs >> 32)
             return error & 0xFF

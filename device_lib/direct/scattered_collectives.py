@@ -59,6 +59,46 @@ def bcast_word(word0, root, nbytes):
     return _call_word(what, nbytes, word0 >> 16 & (COMMUNICATORS - 1))
 
 
+def make_take_placed(scope: Scope, help_others: Callable) -> Callable:
+    """(ctx, nbytes, type_row, send_buffer, recv_buffer, whether bytes of each are moved) -> (a
+    slot, or an error class below 0; where each buffer is, or SCATTERED, and then its layout is in
+    the slot). All threads of a scope call it.
+
+    Args:
+        help_others: executes commands of the proxied road.
+    """
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+    take_slot = taking.make_take_slot(scope, help_others)
+
+    @device
+    def take_placed(ctx, nbytes, type_row, send_buffer, recv_buffer, sends, receives):
+        slot = take_slot(ctx, -1, taking.SMALL)
+        if slot < 0:
+            return slot, 0, 0
+        sync()
+        send = 0
+        recv = 0
+        if leads() and nbytes > 0:
+            lane = lane_id()
+            lanes = warp_lanes()
+            mask = warp_mask()
+            if sends:
+                send = place(
+                    ctx, slot, LAYOUT_SEND, send_buffer, type_row, nbytes, lane, lanes, mask
+                )
+            if receives:
+                recv = place(
+                    ctx, slot, LAYOUT_RECV, recv_buffer, type_row, nbytes, lane, lanes, mask
+                )
+        slot, send, recv = broadcast_3(slot, send, recv)
+        sync()
+        return slot, send, recv
+
+    return take_placed
+
+
 def make_scattered(
     scope: Scope, direct: SimpleNamespace, help_others: Callable, start_pending: Callable
 ) -> Callable:
@@ -73,39 +113,23 @@ def make_scattered(
     size = scope.size
     leads = scope.leads
     sync = scope.sync
-    broadcast_3 = scope.broadcast_3
-    take_slot = taking.make_take_slot(scope, help_others)
+    take_placed = make_take_placed(scope, help_others)
     allreduce, bcast = direct.allreduce_longer, direct.bcast_longer
     collect_long = direct.long
 
     @device
     def collect(ctx, what, nbytes, type_row, send_buffer, recv_buffer):
-        slot = take_slot(ctx, -1, taking.SMALL)
-        if slot < 0:
-            return slots.error_handle(-slot)
-        sync()
-        send = 0
-        recv = 0
         reduces = kind_of(what) == collectives.ALLREDUCE
         area, where = load_16(row_of(ctx, what) + collectives.AREA)
         ranks = where >> collectives.RANKS_SHIFT
         packed = area + 2 * ranks * collectives.INBOX_BYTES
         sends = reduces or where & LOW_32 == what & collectives.ROOT_MASK
         receives = reduces or not sends
-        if leads() and nbytes > 0:
-            lane = lane_id()
-            lanes = warp_lanes()
-            mask = warp_mask()
-            if sends:
-                send = place(
-                    ctx, slot, LAYOUT_SEND, send_buffer, type_row, nbytes, lane, lanes, mask
-                )
-            if receives:
-                recv = place(
-                    ctx, slot, LAYOUT_RECV, recv_buffer, type_row, nbytes, lane, lanes, mask
-                )
-        send, recv, slot = broadcast_3(send, recv, slot)
-        sync()
+        slot, send, recv = take_placed(
+            ctx, nbytes, type_row, send_buffer, recv_buffer, sends, receives
+        )
+        if slot < 0:
+            return slots.error_handle(-slot)
         error = SUCCESS
         begin = 0
         going = not is_long(ctx, what, nbytes)

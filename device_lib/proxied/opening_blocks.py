@@ -107,12 +107,14 @@ def _is_one_piece(out, send_buffer, send_row, back, recv_buffer, recv_row):
 
 
 def make_open_blocks(
-    scope: Scope, help_others: Callable, report: Callable, direct: SimpleNamespace
-) -> Callable:
+    scope: Scope, help_others: Callable, report: Callable, direct: SimpleNamespace,
+    start_pending: Callable,
+) -> Callable:  # fmt: skip
     """For one scope, all of whose threads call it.
 
     Args:
         direct: ``direct.block_collectives``.
+        start_pending: starts one that does not block, on the direct road (``pending_starts``).
     """
     rank = scope.rank
     size = scope.size
@@ -124,7 +126,6 @@ def make_open_blocks(
     broadcast = scope.broadcast
     direct_word, has_failed = direct.word, direct.has_failed
     in_one_piece, scattered = direct.in_one_piece, direct.scattered
-    start_pending = direct.start_pending
 
     # long: what MPI says of these arguments, in one sequence
     # wide: as MPI's

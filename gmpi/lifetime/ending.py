@@ -8,6 +8,7 @@ import struct
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,6 +65,11 @@ def abort_job(context: Context, why: BaseException) -> None:
     os._exit(1)  # where MPI_Abort returns
 
 
+def listed(found: Sequence[object]) -> str:
+    """The first of them, in words."""
+    return "; ".join(map(str, found[:LISTED])) + ("; ..." if found[LISTED:] else "")
+
+
 def leaks(context: Context) -> str:
     """What was left behind, as the text of a warning; empty when nothing was.
 
@@ -72,17 +78,17 @@ def leaks(context: Context) -> str:
     found = []
     requests = never_waited_for(context)
     if requests:
-        listing = "; ".join(map(str, requests[:LISTED])) + ("; ..." if requests[LISTED:] else "")
-        found.append(f"{len(requests)} requests completed but were never waited for: {listing}")
+        found.append(
+            f"{len(requests)} requests completed but were never waited for: {listed(requests)}"
+        )
     if opened := direct.open_requests(context):
-        listing = "; ".join(map(str, opened[:LISTED])) + ("; ..." if opened[LISTED:] else "")
-        found.append(f"{len(opened)} requests of the direct road were never waited for: {listing}")
+        found.append(
+            f"{len(opened)} requests of the direct road were never waited for: {listed(opened)}"
+        )
     if started := direct.open_collectives(context):
-        listing = "; ".join(started[:LISTED]) + ("; ..." if started[LISTED:] else "")
-        found.append(f"{len(started)} collectives were never waited for: {listing}")
+        found.append(f"{len(started)} collectives were never waited for: {listed(started)}")
     if kept := context._partitioned.never_freed():
-        listing = "; ".join(kept[:LISTED]) + ("; ..." if kept[LISTED:] else "")
-        found.append(f"{len(kept)} partitioned requests were never freed: {listing}")
+        found.append(f"{len(kept)} partitioned requests were never freed: {listed(kept)}")
     if kept := context._windows.never_freed():
         listing = ", ".join(kept[:LISTED]) + (", ..." if kept[LISTED:] else "")
         found.append(f"{len(kept)} windows were never freed: {listing}")

@@ -77,10 +77,10 @@ class Synchronization:
         requests = ending.never_taken(self._context)
         if not requests:
             return None
-        some = "; ".join(map(str, requests[:5])) + ("; ..." if len(requests) > 5 else "")
         return PendingError(
             f"kernels ended without waiting for {len(requests)} requests whose data have come, and "
-            f"are in no buffer: {some}; wait for every request before the kernel returns"
+            f"are in no buffer: {ending.listed(requests)}; wait for every request before the "
+            "kernel returns"
         )
 
     def settle(self) -> None:

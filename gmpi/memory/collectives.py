@@ -120,7 +120,7 @@ class Areas:
         """No rank's kernel uses the communicator any more."""
         offset = self._offsets.pop(index, None)
         if offset is not None:
-            # Nothing is taken from it any more, also if calls were never waited for.
+            # STARTED, TAKEN, TURN: nothing is taken any more, also of calls never waited for.
             row = DEVICE_COLLECTIVES + index * COLLECTIVE_ROW_BYTES
             self._memory.write_device(row + STARTED, np.zeros(3, np.int64))
             self._give_back(offset)
