@@ -150,24 +150,26 @@ def call_text(signature: int, blocks: bool = True) -> str:
 
     Args:
         signature: the upper half has the bits of the amount for which a signature has no room.
-        blocks: not: it is an Iallreduce, Ibcast or Ibarrier.
+        blocks: not: it is an Iallreduce, an Ireduce and so on.
     """
+
+    def named(name: str) -> str:
+        return f"GMPI_{name if blocks else 'I' + name.lower()}"
+
     amount, kind = c.amount_of(signature), c.kind_of(signature)
     amount += signature >> c.SIGNATURE_SHIFT << c.AMOUNT_BITS
     if kind == c.BARRIER:
-        return "GMPI_Barrier" if blocks else "GMPI_Ibarrier"
+        return named("Barrier")
     root = f" root {c.root_of(signature)}"
     if kind == c.BCAST:
-        return f"GMPI_{'B' if blocks else 'Ib'}cast of {amount} bytes from{root}"
+        return f"{named('Bcast')} of {amount} bytes from{root}"
     row = BY_OP.get(c.op_of(kind))
-    name = ("Allreduce" if blocks else "Iallreduce") if row is None else row.name
+    name = named("Allreduce" if row is None else row.name)
     ends = f" with{root}" if row is not None and row.rooted else ""
     if c.REDUCING >> kind & 1 == 0:
-        return f"GMPI_{name} of {amount} bytes a block{ends}"
+        return f"{name} of {amount} bytes a block{ends}"
     element = constants.DATATYPE_NAMES[c.datatype_of(signature)]
-    return (
-        f"GMPI_{name} {constants.operation_name(signature & c.OP_MASK)} of {amount} {element}{ends}"
-    )
+    return f"{name} {constants.operation_name(signature & c.OP_MASK)} of {amount} {element}{ends}"
 
 
 def differing_calls(theirs: int, rank: int, ours: int, blocks: bool) -> tuple[str, str, str]:

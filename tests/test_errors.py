@@ -243,6 +243,7 @@ def test_calls_that_differ_are_worded(row: Row) -> None:
     assert word > 0
     signature = word >> SIGNATURE_SHIFT
     assert call_text(signature) == f"GMPI_{row.name} {words}"
+    assert call_text(signature, blocks=False) == f"GMPI_{row.nonblocking} {words}"
     assert root_of(signature) == root or not row.rooted
 
 
