@@ -173,6 +173,7 @@ FULL_ONLY = {
         ),
     ],
     6: ["direct_collectives", "direct_pending", "random_counts --many --seeds=100:120"],
+    9: ["onesided --some"],  # more than have rows beside the windows'
     18: ["many"],
     66: ["many"],
 }  # fmt: skip
@@ -186,7 +187,7 @@ QUICK = {
 
 
 def parameters() -> Iterator[object]:
-    for ranks in (1, 2, 3, 4, 6, 18, 66):
+    for ranks in (1, 2, 3, 4, 6, 9, 18, 66):
         for table, common in (
             (PROGRAMS, []), (MPICH_ONLY, [pytest.mark.mpich]),
             (OPEN_MPI_ONLY, [pytest.mark.openmpi]), (FULL_ONLY, [pytest.mark.full]),

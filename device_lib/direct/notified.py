@@ -45,7 +45,7 @@ def _target_counter(ctx, place, index):
     rank = sign32(place)
     if rank == PROC_NULL:
         return 0, windows.NOWHERE, 0
-    target = load_8(windows.row_of(ctx, place >> 32) + w.TARGETS) + rank * w.TARGET_BYTES
+    target = windows.target_of(windows.row_of(ctx, place >> 32), rank)
     counters, number = load_16(target + w.COUNTERS)
     counter = _counter_at(counters, number, index)
     if counter == windows.NOWHERE:
@@ -96,8 +96,8 @@ def make_notified(scope: Scope, tell: Callable) -> SimpleNamespace:
         row = windows.row_of(ctx, win)
         wrong = 0
         more = 0
-        unusable, unused = windows.wrong_use(row, win, sign32(place))
-        if unusable == 0:
+        epoch, handle, ranks = windows.look(row)
+        if windows.wrong_use(epoch, handle, ranks, win, sign32(place)) == 0:
             wrong, counter, more = _target_counter(ctx, place, index)
         if sync_or(wrong):
             return tell(ctx, what, wrong, place, index, 0, 0, more)

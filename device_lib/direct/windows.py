@@ -69,20 +69,34 @@ def is_window(row, win):
 
 
 @device
-def wrong_use(row, win, rank):
-    """(WRONG_WINDOW, WRONG_EPOCH or WRONG_RANK where no call may now use a rank of a window, else
-    0; how many ranks it has).
+def target_of(row, rank):
+    """The row of a target that a window has."""
+    if rank < windows.NEAR_RANKS:
+        return row + windows.NEAR + int64(rank) * windows.TARGET_BYTES
+    return load_8(row + windows.TARGETS) + int64(rank) * windows.TARGET_BYTES
+
+
+@device
+def look(row):
+    """(the epoch, the handle, how many ranks there are) of a row.
 
     What is read is under way together, here and in ``find``: a flush empties L1, and then each look
     goes to L2.
     """
     epoch = load_gpu(row + windows.EPOCH)
     handle, ranks = load_16(row + windows.HANDLE)
-    ranks &= wire.LOW_32
+    return epoch, handle, ranks & wire.LOW_32
+
+
+# wide: what ``look`` has found, and what is asked of it
+@device
+def wrong_use(epoch, handle, ranks, win, rank):
+    """WRONG_WINDOW, WRONG_EPOCH or WRONG_RANK where no call may now use a rank of a window, else
+    0."""
     wrong = windows.WRONG_RANK if (rank < 0) | (rank >= ranks) else 0
     wrong = 0 if rank == PROC_NULL else wrong
     wrong = windows.WRONG_EPOCH if epoch == 0 else wrong
-    return windows.WRONG_WINDOW if (handle != win) | (win == 0) else wrong, ranks
+    return windows.WRONG_WINDOW if (handle != win) | (win == 0) else wrong
 
 
 @device
@@ -102,13 +116,18 @@ def find(ctx, place, disp, nbytes):
     win = place >> 32
     rank = sign32(place)
     row = row_of(ctx, win)
-    targets = load_8(row + windows.TARGETS)
-    wrong, ranks = wrong_use(row, win, rank)
-    if wrong != 0 or rank == PROC_NULL:
-        return wrong, NOWHERE, ranks if wrong == windows.WRONG_RANK else 0
-    target = targets + int64(rank) * windows.TARGET_BYTES
+    # Of any rank, so that all is under way together.
+    target = target_of(row, rank & windows.NEAR_RANKS - 1)
     base, room = load_16(target)
     unit, most = load_16(target + windows.UNIT)
+    epoch, handle, ranks = look(row)
+    wrong = wrong_use(epoch, handle, ranks, win, rank)
+    if wrong != 0 or rank == PROC_NULL:
+        return wrong, NOWHERE, ranks if wrong == windows.WRONG_RANK else 0
+    if rank >= windows.NEAR_RANKS:
+        target = target_of(row, rank)
+        base, room = load_16(target)
+        unit, most = load_16(target + windows.UNIT)
     begin = disp * unit
     outside = (disp > most & ~windows.NO_ATOMICS) | (begin + nbytes > room)
     wrong = windows.WRONG_RANGE if outside else 0

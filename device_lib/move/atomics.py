@@ -80,6 +80,16 @@ def shift_of(what):
 
 
 @device
+def is_usual_8(what):
+    """Whether it is a sum of integers, a replacement or a load, of 8 bytes: what counters, locks
+    and flags need."""
+    op = what & collectives.OP_MASK
+    whole = what >> collectives.CLASS_SHIFT & 3 != collectives.REAL
+    usual = ((op == SUM) & whole) | (op == _REPLACES) | (op == _LOADS)
+    return usual & (shift_of(what) == 3)
+
+
+@device
 def _mask_of(shift):
     return (1 << (8 << shift)) - 1
 
@@ -162,7 +172,7 @@ if SIMULATOR:
             value = ctypes.c_int64(value).value  # as what is loaded
         return _fetch_by_loop(what, address, value)
 
-    update = fetch
+    update = fetch_usual_8 = fetch
 
 else:
 
@@ -247,6 +257,7 @@ else:
         return fetch_natively if fetches else update_natively
 
     _fetch_8, _fetch_4 = _make(0, True), _make(1, True)
+    (_add_8, _), _ = atomics_cuda.ADD
     _update_8, _update_4 = _make(0, False), _make(1, False)
 
     @device
@@ -258,6 +269,16 @@ else:
         if shift == 2:
             return _fetch_4(what, address, value)
         return _fetch_by_loop(what, address, value)
+
+    @device
+    def fetch_usual_8(what, address, value):
+        """The same where ``is_usual_8`` says so."""
+        op = what & collectives.OP_MASK
+        if op == SUM:
+            return _add_8(address, value)
+        if op == _REPLACES:
+            return atomics_cuda.exchange_8(address, value)
+        return load_8_sys(address)
 
     @device
     def update(what, address, value):

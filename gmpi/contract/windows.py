@@ -4,7 +4,8 @@ chapter 12).
 A *window* is an array in each rank's GPU memory that all ranks of a communicator map. Each rank has
 a *row* for it in device memory, and a *target row* for each rank. Kernels find there where the
 target's memory is mapped here, so a call needs neither the target nor a proxy: the calling threads
-load, store and make atomic operations of system scope.
+load, store and make atomic operations of system scope. The target rows of the first ranks are part
+of the window's row: a call then reads both at once, and not one after the other.
 
 Both kinds of rows are written by the host when no kernel of the context runs, and read through L1;
 only the epoch changes, in a line of its own.
@@ -29,7 +30,7 @@ from gmpi.contract.constants import (
     MODE_NOSTORE,
     MODE_NOSUCCEED,
 )
-from gmpi.contract.wire import CALL_SHIFT, WINDOW_ROWS
+from gmpi.contract.wire import CALL_SHIFT, WINDOW_ROW_BYTES, WINDOW_ROWS
 
 # --- a handle: mark | generation << GENERATION_SHIFT | row ----------------------------------------
 MARK = 0x6 << 28
@@ -40,10 +41,12 @@ assert WINDOW_ROWS == 1 << GENERATION_SHIFT
 # --- a row ----------------------------------------------------------------------------------------
 HANDLE = 0  # 0: nobody's
 RANKS = 8  # how many | handle of the window's communicator << COMM_SHIFT
-TARGETS = 16  # address of the target rows
+TARGETS = 16  # address of all target rows
 OWN_COUNTERS = 32  # address of this rank's counters of notifications,
 OWN_COUNTER_COUNT = 40  # and how many there are
 EPOCH = 128  # 0: no epoch is open; else FENCED | passive ones that are << PASSIVE_SHIFT
+NEAR = 256  # target rows of the ranks below NEAR_RANKS, again
+NEAR_RANKS = 8
 COMM_SHIFT = 32
 FENCED = 1  # GMPI_Win_fence has opened one
 PASSIVE_SHIFT = 32  # of GMPI_Win_lock_all
@@ -59,6 +62,7 @@ NO_ATOMICS = 1 << 62  # none that are atomic between the two GPUs
 COUNTERS = 32  # where its counters of notifications are mapped here, int64 each,
 COUNTER_COUNT = 40  # and how many there are
 MOST_COUNTERS = 64
+assert NEAR + NEAR_RANKS * TARGET_BYTES == WINDOW_ROW_BYTES
 
 # --- calls: which of the user's it is, in a record that refuses one -------------------------------
 CALLS = (

@@ -127,8 +127,7 @@ class Windows:
         handle = w.MARK | self._made << w.GENERATION_SHIFT | index
         window = Window(index, own, array, room, (place, counters.nbytes // 8))
         if room >= 0:
-            self._write(window, handle, offers, bases)
-            self._write_counters(window, notified, places)
+            self._write(window, handle, list(zip(offers, bases)), list(zip(notified, places)))
         self._known[handle] = window
         if context._recorder is not None:
             context._recorder.window_made(handle, own)
@@ -299,30 +298,32 @@ class Windows:
 
     # --- what kernels read ------------------------------------------------------------------------
 
-    def _write(self, window: Window, handle: int, offers: list[Offer], bases: list[int]) -> None:
-        """The rows of a window."""
+    def _write(
+        self,
+        window: Window,
+        handle: int,
+        memories: list[tuple[Offer, int]],
+        counters: list[tuple[Offer, int]],
+    ) -> None:
+        """The rows of a window: of all ranks what they offer, and where it is mapped here."""
         memory = self._memory
         mine = memory.gpu_name
-        targets = np.zeros((len(offers), w.TARGET_BYTES // 8), np.int64)
-        for row, offer, base in zip(targets, offers, bases):
+        targets = np.zeros((len(memories), w.TARGET_BYTES // 8), np.int64)
+        for row, (offer, base), (notified, place) in zip(targets, memories, counters):
             row[w.BASE // 8] = base
             row[w.SIZE // 8] = offer.nbytes
             row[w.UNIT // 8] = offer.unit
             row[w.MOST // 8] = offer.nbytes // offer.unit
             if mine is not None and offer.gpu is not None and not are_native(mine, offer.gpu):
                 row[w.MOST // 8] |= w.NO_ATOMICS
+            row[w.COUNTERS // 8] = place
+            row[w.COUNTER_COUNT // 8] = notified.nbytes // 8
         memory.write(memory.arena + window.targets, targets)
         words = np.zeros(WINDOW_ROW_BYTES // 8, np.int64)
         words[w.HANDLE // 8] = handle
-        words[w.RANKS // 8] = len(offers) | window.comm << w.COMM_SHIFT
+        words[w.RANKS // 8] = len(targets) | window.comm << w.COMM_SHIFT
         words[w.TARGETS // 8] = memory.arena + window.targets
+        words[w.OWN_COUNTERS // 8], words[w.OWN_COUNTER_COUNT // 8] = window.counters
+        near = targets[: w.NEAR_RANKS].reshape(-1)
+        words[w.NEAR // 8 : w.NEAR // 8 + len(near)] = near
         memory.write_device(DEVICE_WINDOWS + window.row * WINDOW_ROW_BYTES, words)
-
-    def _write_counters(self, window: Window, offers: list[Offer], bases: list[int]) -> None:
-        """Where the counters of all ranks are, behind what else the rows say."""
-        memory = self._memory
-        for rank, (offer, base) in enumerate(zip(offers, bases)):
-            at = memory.arena + window.targets + rank * w.TARGET_BYTES + w.COUNTERS
-            memory.write(at, np.array([base, offer.nbytes // 8], np.int64))
-        row = DEVICE_WINDOWS + window.row * WINDOW_ROW_BYTES
-        memory.write_device(row + w.OWN_COUNTERS, np.array(window.counters, np.int64))

@@ -17,7 +17,7 @@ PUT, GET, ACCUMULATE, GET_ACCUMULATE, FETCH, SWAP, RPUT, RGET, FENCE = range(9)
 RACCUMULATE, RGET_ACCUMULATE, FLUSH_LOCAL, FLUSH_LOCAL_ALL = range(9, 13)
 WINDOW = 1536  # bytes of a rank's window
 HALF = WINDOW // 2  # for Put and Get; then for updates
-UNITS = (1, 4, 2, 8)  # of displacements, by rank
+UNITS = (1, 4, 2, 8) * 3  # of displacements, by rank
 
 
 def interpret(suffix: str):
