@@ -343,7 +343,7 @@ def test_packing_does_not_spill(compiled: Path, kind: str, kernels: tuple[int, i
 def test_there_is_no_arithmetic_in_floating_point(library: dict[str, str]) -> None:
     # Numba makes float64 of int64 and uint64: a handle would lose its low bits.
     reduce = re.compile(
-        "gmpi_direct_(allreduce|allreduce_alone|look_for_round)_(block|warp)"
+        "gmpi_direct_(allreduce|allreduce_alone|reduce_alone|look_for_round)_(block|warp)"
         "|gmpi_direct_(take_pending|finish_short)_warp"
         "|gmpi_direct_(blocks_at_once|blocks_alone|look_for_blocks)_(block|warp)"
         "|gmpi_direct_(long_reduce|reduce_words|reduce_rest)"

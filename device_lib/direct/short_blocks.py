@@ -21,6 +21,7 @@ from device_lib.direct.block_rounds import stride_back, stride_out
 from device_lib.direct.collective_waits import AFTER_STORES, NOTHING_DONE
 from device_lib.direct.round_waits import LOOKS
 from device_lib.direct.rounds import first_word, is_reducing, later_word, packets_of, signature_of
+from device_lib.direct.short_reduce import MOST, reduce_alone
 from device_lib.direct.telling import make_telling
 from device_lib.move.copy import store_payload
 from device_lib.move.message import room_in_shared
@@ -32,7 +33,7 @@ from device_lib.platform.primitives import device, uint32
 from device_lib.platform.scope import ALL_LANES, FULL_WARP, Scope
 from gmpi.contract import collectives, moves
 from gmpi.contract.constants import DATATYPE_MARK, FIRST_WITH_GAPS, IN_PLACE, SUCCESS
-from gmpi.contract.wire import FIRST_MOVING, LOW_32, PACKET_BYTES
+from gmpi.contract.wire import FIRST_MOVING, LOW_32, OP_REDUCE, PACKET_BYTES
 
 _is_shifted = device(moves.is_shifted)
 _out_offset = device(moves.out_offset)
@@ -275,6 +276,15 @@ def make_short_blocks(scope: Scope) -> SimpleNamespace:
 
     linked = part("blocks_alone", 9, 1, by_warp)
 
+    # wide: what a call says
+    @device
+    def reduce_by_warp(memory, shape, word0, root_op, nbytes, send, recv, send_room, recv_room):
+        ctx = DeviceContext(0, memory, shape, 0)
+        sync_full()
+        return told(reduce_alone(ctx, word0, root_op, nbytes, send, recv, send_room, recv_room))
+
+    reduce_linked = part("reduce_alone", 9, 1, reduce_by_warp)
+
     @device
     def may_be(ctx, sent, received):
         full = leading_lanes() >= FULL_WARP
@@ -284,6 +294,10 @@ def make_short_blocks(scope: Scope) -> SimpleNamespace:
     @device
     def carry_out(ctx, word0, root_op, sent, received, send, recv, send_room, recv_room):
         if leads():
+            if word0 & 0xFF == OP_REDUCE and sent > 0 and sent <= MOST:
+                return reduce_linked(
+                    ctx.device, ctx.shape, word0, root_op, sent, send, recv, send_room, recv_room
+                )
             sizes = sent & LOW_32 | received << 32
             return linked(
                 ctx.device, ctx.shape, word0, root_op, sizes, send, recv, send_room, recv_room
