@@ -8,11 +8,13 @@ from types import SimpleNamespace
 
 from device_lib.api.notified import make_notified_calls
 from device_lib.direct import windows
+from device_lib.direct.collective_waits import NOTHING_DONE
 from device_lib.direct.epochs import make_epochs, make_tell
 from device_lib.direct.onesided import make_onesided
+from device_lib.direct.onesided_short import make_short
 from device_lib.direct.windows import place_of, types_of, which_call
 from device_lib.move.atomics import NOT_ALIKE, kind_of, may_compare
-from device_lib.move.message import fitting
+from device_lib.move.message import fitting, message_bytes
 from device_lib.platform.primitives import buffer_of, device, int64
 from device_lib.platform.scope import Scope
 from device_lib.proxied.slots import error_handle
@@ -36,16 +38,26 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
         barrier: the call of that name.
     """
     tell = make_tell(scope)
-    moves, epochs = make_onesided(scope, tell), make_epochs(scope, tell)
+    moves, epochs, short = make_onesided(scope, tell), make_epochs(scope, tell), make_short(scope)
     update_there, update_both, swap = moves.accumulate, moves.get_accumulate, moves.compare_and_swap
-    complete, sync = epochs.complete, scope.sync
+    complete_any, sync = epochs.complete, scope.sync
+    put_short, fetch_short, complete_short = short.put, short.fetch, short.complete
     open_passive, close_passive = epochs.lock_all, epochs.unlock_all
     begin_fence, end_fence = epochs.begin_fence, epochs.end_fence
 
     # --- Put and Get ------------------------------------------------------------------------------
 
-    def mover(move: Callable) -> Callable:
-        """``move`` with MPI's arguments, and which of the calls it is."""
+    # wide: as MPI's
+    @device
+    def nothing_short(ctx, strided, address, room, nbytes, target_bytes, place, disp):
+        return NOTHING_DONE
+
+    def mover(move: Callable, move_short: Callable) -> Callable:
+        """``move`` with MPI's arguments, and which of the calls it is.
+
+        Args:
+            move_short: what is tried first, of ``onesided_short``.
+        """
 
         # wide: as MPI's
         @device
@@ -54,10 +66,16 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
             target_count, target_datatype, win,
         ):  # fmt: skip
             address, room, strided = buffer_of(origin_addr)
-            types = types_of(fitting(origin_datatype, origin_addr), target_datatype)
+            origin_datatype = fitting(origin_datatype, origin_addr)
+            place, disp = place_of(target_rank, win), int64(target_disp)
+            if move_short(
+                ctx, strided, address, room, message_bytes(origin_count, origin_datatype),
+                message_bytes(target_count, target_datatype), place, disp,
+            ) == SUCCESS:  # fmt: skip
+                return SUCCESS
             return move(
-                ctx, which_call(call, strided, 0), address, room, int64(origin_count), types,
-                place_of(target_rank, win), int64(target_disp), int64(target_count),
+                ctx, which_call(call, strided, 0), address, room, int64(origin_count),
+                types_of(origin_datatype, target_datatype), place, disp, int64(target_count),
             )  # fmt: skip
 
         return start
@@ -76,7 +94,7 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
 
         return call
 
-    start_put, start_get = mover(moves.put), mover(moves.get)
+    start_put, start_get = mover(moves.put, put_short), mover(moves.get, nothing_short)
     put, get = mover_of(start_put, w.PUT), mover_of(start_get, w.GET)
     put_for_request, get_for_request = mover_of(start_put, w.RPUT), mover_of(start_get, w.RGET)
 
@@ -199,10 +217,15 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
         datatype = fitting(datatype, result_addr)
         if op != NO_OP:
             datatype = fitting(datatype, origin_addr)
+        kind, nbytes = kind_of(op, datatype, 1), message_bytes(1, datatype)
+        place, disp = place_of(target_rank, win), int64(target_disp)
+        if fetch_short(
+            ctx, 0, kind, address, room, result, result_room, nbytes, nbytes, place, disp
+        ) == SUCCESS:  # fmt: skip
+            return SUCCESS
         return update_both(
-            ctx, which_call(w.FETCH_AND_OP, 0, op), kind_of(op, datatype, 1), address, room,
-            result, result_room, int64(1), types_of(datatype, datatype), place_of(target_rank, win),
-            int64(target_disp), int64(1),
+            ctx, which_call(w.FETCH_AND_OP, 0, op), kind, address, room, result, result_room,
+            int64(1), types_of(datatype, datatype), place, disp, int64(1),
         )  # fmt: skip
 
     @device
@@ -221,6 +244,12 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
         )  # fmt: skip
 
     # --- epochs and completion --------------------------------------------------------------------
+
+    @device
+    def complete(ctx, what, place):
+        if complete_short(ctx, what, place) == SUCCESS:
+            return SUCCESS
+        return complete_any(ctx, what, place)
 
     @device
     def win_flush(ctx, rank, win):

@@ -19,7 +19,7 @@ from device_lib.platform import primitives as gpu
 from device_lib.platform.context import sign32
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device
-from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring
 from device_lib.proxied.pacing import may_look_at_host
 from gmpi.contract import windows as w
@@ -42,13 +42,11 @@ def aborted(ctx):
 
 
 @device
-def aborted_together(ctx):
-    """``aborted``, by all lanes of a warp, which get the same."""
-    mask = warp_mask()
-    if gpu.ballot(mask, may_look_at_host()) == 0:
-        return 0
-    found = gpu.shuffle(mask, gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF, 0)
-    return _ABORTED | found if found != 0 else 0
+def is_aborted(ctx):
+    """Whether ``aborted`` has something to say, by all lanes of a full warp, which get the same."""
+    if gpu.ballot(ALL_LANES, may_look_at_host()) == 0:
+        return False
+    return gpu.ballot(ALL_LANES, gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF != 0) != 0
 
 
 def make_tell(scope: Scope) -> Callable:
@@ -100,31 +98,22 @@ def make_fence(scope: Scope) -> Callable:
 
 def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
     """For one scope; each returns the error class."""
-    rank, leads, sync, sync_or = scope.rank, scope.leads, scope.sync, scope.sync_or
+    rank, sync, sync_or = scope.rank, scope.sync, scope.sync_or
     fence = make_fence(scope)
     part = parts_of(scope.name, "gmpi_window")
 
     @device
     def complete(ctx, what, place):
         """GMPI_Win_flush and its kin. Those that are local need no fence: what is stored was loaded
-        before, and all threads have met.
-
-        The fence comes first, in vain where the call is refused: what the leading warp looks at is
-        loaded meanwhile.
-        """
-        sync()
-        wrong = 0
-        ranks = 0
-        if leads():
-            row = windows.row_of(ctx, place >> 32)
-            epoch, handle, ranks = windows.look(row)
-            if what != w.FLUSH_LOCAL and what != w.FLUSH_LOCAL_ALL:
-                gpu.fence_sys()
-            wrong = windows.wrong_use(epoch, handle, ranks, place >> 32, sign32(place))
-            late = aborted_together(ctx)
-            wrong = late if wrong == 0 else wrong
+        before, and all threads have met."""
+        epoch, handle, ranks = windows.look(windows.row_of(ctx, place >> 32))
+        wrong = windows.wrong_use(epoch, handle, ranks, place >> 32, sign32(place))
+        if wrong == 0 and rank() == 0:
+            wrong = aborted(ctx)
         if sync_or(wrong):
             return tell(ctx, what, wrong, place, 0, 0, 0, ranks)
+        if what != w.FLUSH_LOCAL and what != w.FLUSH_LOCAL_ALL:
+            fence()
         gpu.spin()
         return SUCCESS
 

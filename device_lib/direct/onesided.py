@@ -16,9 +16,7 @@ from types import SimpleNamespace
 
 from device_lib.direct import windows
 from device_lib.direct.epochs import aborted
-from device_lib.direct.onesided_short import make_short
 from device_lib.move import atomics
-from device_lib.move.message import message_bytes
 from device_lib.move.stretch import put_stretch, take_stretch
 from device_lib.move.words import gather, scatter
 from device_lib.platform.library import parts_of
@@ -38,21 +36,12 @@ def make_onesided(scope: Scope, tell: Callable) -> SimpleNamespace:
     """
     rank, size, sync, sync_or = scope.rank, scope.size, scope.sync, scope.sync_or
     part = parts_of(scope.name, "gmpi_window")
-    short = make_short(scope, tell)
-    puts_words, put_words = short.puts_words, short.put_words
-    fetches_word, fetch_word = short.fetches_word, short.fetch_word
 
     # --- Put and Get ------------------------------------------------------------------------------
 
     # wide: as MPI's
     @device
     def put(ctx, what, address, room, count, types, place, disp, target_count):
-        nbytes = message_bytes(count, types & LOW_32)
-        target_bytes = message_bytes(target_count, types >> 32 & LOW_32)
-        if puts_words(ctx, what, address, room, nbytes, target_bytes):
-            return put_words(
-                ctx, what, address, nbytes, count, types & LOW_32, place, disp
-            )  # fmt: skip
         wrong, at, nbytes, elements, datatype, more = windows.judge(
             ctx, what, address, room, count, types, place, disp, target_count
         )
@@ -133,10 +122,6 @@ def make_onesided(scope: Scope, tell: Callable) -> SimpleNamespace:
         ctx, what, kind, address, room, result, result_room, count, types, place, disp,
         target_count,
     ):  # fmt: skip
-        word = message_bytes(count, types & LOW_32)
-        target_word = message_bytes(target_count, types >> 32 & LOW_32)
-        if fetches_word(ctx, what, kind, address, room, result, result_room, word, target_word):
-            return fetch_word(ctx, what, kind, address, result, types & LOW_32, place, disp)
         wrong, at, nbytes, elements, datatype, more = judge_update(
             ctx, what, kind, address, room, result, result_room, count, types, place, disp,
             target_count,
