@@ -31,6 +31,11 @@ def _update(origin_type, target_type, op, fetches):
     return kind if kind == kind_of(op, target_type, fetches) else int64(NOT_ALIKE)
 
 
+@device
+def _nothing_short(ctx, strided, address, room, nbytes, target_bytes, place, disp):
+    return NOTHING_DONE
+
+
 def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
     """The calls of one scope.
 
@@ -46,11 +51,6 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
     begin_fence, end_fence = epochs.begin_fence, epochs.end_fence
 
     # --- Put and Get ------------------------------------------------------------------------------
-
-    # wide: as MPI's
-    @device
-    def nothing_short(ctx, strided, address, room, nbytes, target_bytes, place, disp):
-        return NOTHING_DONE
 
     def mover(move: Callable, move_short: Callable) -> Callable:
         """``move`` with MPI's arguments, and which of the calls it is.
@@ -94,7 +94,7 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
 
         return call
 
-    start_put, start_get = mover(moves.put, put_short), mover(moves.get, nothing_short)
+    start_put, start_get = mover(moves.put, put_short), mover(moves.get, _nothing_short)
     put, get = mover_of(start_put, w.PUT), mover_of(start_get, w.GET)
     put_for_request, get_for_request = mover_of(start_put, w.RPUT), mover_of(start_get, w.RGET)
 

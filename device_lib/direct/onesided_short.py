@@ -92,7 +92,6 @@ def make_short(scope: Scope) -> SimpleNamespace:
 
     # --- Fetch_and_op -----------------------------------------------------------------------------
 
-    # wide: what a call says
     @device
     def fetch_by_warp(mapped, memory, shape, kind, address, result, place, disp):
         """Updates a word of the target, and brings what was there."""

@@ -30,7 +30,6 @@ def _is_usable(address, room, nbytes):
     )  # fmt: skip
 
 
-# wide: what a call says
 @device
 def reduce_alone(ctx, word0, root_op, nbytes, send, recv, send_room, recv_room):
     """A call, by a full warp: SUCCESS, NOTHING_DONE or AFTER_STORES.

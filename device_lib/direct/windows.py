@@ -88,7 +88,6 @@ def look(row):
     return epoch, handle, ranks & wire.LOW_32
 
 
-# wide: what ``look`` has found, and what is asked of it
 @device
 def wrong_use(epoch, handle, ranks, win, rank):
     """WRONG_WINDOW, WRONG_EPOCH or WRONG_RANK where no call may now use a rank of a window, else

@@ -7,13 +7,13 @@ is quicker for few rows and not too many bytes, and ``gmpi tune`` measures where
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from device_lib.platform.primitives import SIMULATOR
 from gmpi.datatypes.parts import Part, RunList
-from gmpi.packing.driver import driver, stream_handle
+from gmpi.packing.compiled_calls import call_of, job
+from gmpi.packing.driver import driver_call, stream_handle
 from gmpi.tuning.choices import takes_copy
 
 #: Rows and bytes up to which a copy is taken where nothing has been tuned. On an H200
@@ -94,13 +94,6 @@ class _Copy2D(ctypes.Structure):
 assert ctypes.sizeof(_Copy3D) == 200 and ctypes.sizeof(_Copy2D) == 128
 
 
-def _prototype(name: str, *arguments: Any) -> Any:
-    """A function of the driver, which takes integers as these types."""
-    function = getattr(driver(), name)
-    function.argtypes = arguments
-    return function
-
-
 class Copy:
     """One copy, ready but for its two addresses; called as ``driver.Launch`` is.
 
@@ -111,12 +104,22 @@ class Copy:
     def __init__(self, shape: Shape, unpack: bool) -> None:
         self.shape = shape
         self._unpack = unpack
-        self._lock = threading.Lock()
         if SIMULATOR:
             return
         if shape.rows == 1:
-            self._call = _prototype("cuMemcpyAsync", *[ctypes.c_uint64] * 3, ctypes.c_void_p)
-            return
+            self._job = job(
+                call=driver_call("cuMemcpyAsync"),
+                bytes=shape.width,
+                user_at=0 if unpack else 1,
+                offset=shape.offset,
+            )
+            self._copy = call_of("line")
+        else:
+            self._job = self._rows_job(shape, unpack)
+            self._copy = call_of("rows")
+        self._at = self._job.ctypes.data
+
+    def _rows_job(self, shape: Shape, unpack: bool) -> Any:
         self._words: Any = _Copy2D() if shape.depth == 1 else _Copy3D()
         words, user = self._words, "target" if unpack else "source"
         packed = "source" if unpack else "target"
@@ -129,22 +132,20 @@ class Copy:
             setattr(words, f"{user}_height", shape.stride // shape.pitch)
             setattr(words, f"{packed}_height", shape.height)
         name = "cuMemcpy2DAsync_v2" if shape.depth == 1 else "cuMemcpy3DAsync_v2"
-        self._call = _prototype(name, ctypes.c_void_p, ctypes.c_void_p)
-        self._pointer = ctypes.addressof(words)
+        base = ctypes.addressof(words)
+        return job(
+            call=driver_call(name),
+            pointers=base,
+            user_at=base + getattr(type(words), f"{user}_device").offset,
+            packed_at=base + getattr(type(words), f"{packed}_device").offset,
+            offset=shape.offset,
+        )
 
     def __call__(self, user: int, packed: int, stream: Any) -> None:
-        user += self.shape.offset
-        source, target = (packed, user) if self._unpack else (user, packed)
         if SIMULATOR:
-            self._by_rows(user, packed)
+            self._by_rows(user + self.shape.offset, packed)
             return
-        handle = stream_handle(stream)
-        if self.shape.rows == 1:
-            error = self._call(target, source, self.shape.width, handle)
-        else:
-            with self._lock:  # the driver reads the words before it returns
-                self._words.source_device, self._words.target_device = source, target
-                error = self._call(self._pointer, handle)
+        error = self._copy(self._at, user, packed, stream_handle(stream))
         if error != 0:
             raise RuntimeError(f"the copy of a packing call failed: CUDA error {error}")
 

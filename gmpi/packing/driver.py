@@ -2,15 +2,13 @@
 
 Numba's launch takes 10 to 50 us with as many arguments as packing has, most of it for looking at
 their types. Here arguments are int64 in one array that is prepared once, and a launch is one call
-of the driver: by CuPy's module for it, where the program has CuPy, else by ``ctypes``, which takes
-0.4 us longer.
+of the driver by compiled code (``compiled_calls``).
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -19,20 +17,8 @@ import numpy as np
 
 from device_lib.platform import front_end
 from device_lib.platform.primitives import SIMULATOR
+from gmpi.packing.compiled_calls import call_of, job
 from gmpi.packing.kernels import THREADS
-
-
-class _LaunchConfig(ctypes.Structure):
-    """CUlaunchConfig."""
-
-    _fields_ = [
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared_bytes", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.c_void_p),
-        ("attribute_count", ctypes.c_uint),
-    ]
 
 
 def stream_handle(stream: Any) -> int:
@@ -47,9 +33,9 @@ def stream_handle(stream: Any) -> int:
 
 
 @cache
-def driver() -> ctypes.CDLL:
-    """CUDA's driver."""
-    return ctypes.CDLL("libcuda.so.1")
+def driver_call(name: str) -> int:
+    """Address of a function of CUDA's driver."""
+    return ctypes.cast(getattr(ctypes.CDLL("libcuda.so.1"), name), ctypes.c_void_p).value or 0
 
 
 def _cupy_driver() -> Any:
@@ -91,40 +77,6 @@ def device_number() -> int:
         return int(cuda.get_current_device().id)  # makes a context
 
 
-def _launcher(function: int, blocks: int, threads: int, pointers: int) -> Callable[[int], None]:
-    """What launches a kernel on a stream, given as its handle.
-
-    Args:
-        pointers: address of those to the kernel's arguments.
-    """
-    cupy = _cupy_driver()
-    if cupy:
-        launch = cupy.launchKernel
-
-        def by_cupy(stream: int) -> None:
-            launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, pointers, 0)
-
-        return by_cupy
-    config = _LaunchConfig()
-    config.grid[:] = blocks, 1, 1
-    config.block[:] = threads, 1, 1
-    call = driver().cuLaunchKernelEx
-    prepared = (
-        ctypes.byref(config),
-        ctypes.c_void_p(function),
-        ctypes.c_void_p(pointers),
-        ctypes.c_void_p(0),
-    )
-
-    def by_ctypes(stream: int) -> None:
-        config.stream = stream
-        error = call(*prepared)
-        if error != 0:
-            raise RuntimeError(f"CUDA error {error}")
-
-    return by_ctypes
-
-
 class Launch:
     """One kernel with its arguments, ready but for the first two: addresses."""
 
@@ -138,32 +90,39 @@ class Launch:
     ) -> None:
         """``offset`` is added to the first address."""
         self._kernel = kernel
-        self._offset = offset
         self._words = (ctypes.c_int64 * len(arguments))(*arguments)
-        self._lock = threading.Lock()
         self.blocks = blocks
         self._threads = threads
+        self._offset = offset
         if SIMULATOR:
             return
         base = ctypes.addressof(self._words)
         self._pointers = (ctypes.c_void_p * len(arguments))(
             *(base + 8 * i for i in range(len(arguments)))
         )
-        pointers = ctypes.addressof(self._pointers)
-        self._launch = _launcher(int(kernel.function), blocks, threads, pointers)
+        self._job = job(
+            call=driver_call("cuLaunchKernel"),
+            function=int(kernel.function),
+            blocks=blocks,
+            threads=threads,
+            pointers=ctypes.addressof(self._pointers),
+            user_at=base,
+            packed_at=base + 8,
+            offset=offset,
+        )
+        self._launch = call_of("launch")
+        self._at = self._job.ctypes.data
 
     def __call__(self, user: int, packed: int, stream: Any) -> None:
-        words = self._words
-        with self._lock:  # the driver copies the arguments before it returns
+        if SIMULATOR:
+            words = self._words
             words[0] = user + self._offset
             words[1] = packed
-            if SIMULATOR:
-                self._kernel[self.blocks, self._threads](*words)
-                return
-            try:
-                self._launch(stream_handle(stream))
-            except RuntimeError as exc:
-                raise RuntimeError(f"the launch of a packing kernel failed: {exc}") from exc
+            self._kernel[self.blocks, self._threads](*words)
+            return
+        error = self._launch(self._at, user, packed, stream_handle(stream))
+        if error != 0:
+            raise RuntimeError(f"the launch of a packing kernel failed: CUDA error {error}")
 
 
 def signature(body: Callable, arguments: int) -> Any:

@@ -78,6 +78,14 @@ def entry_apart(function):
     return _entry(function, linked.APART)
 
 
+def alone(function):
+    """Compiles a function of int64s that only Python calls, and is no part of the engine; kept on
+    disk. The interpreter's lock is held meanwhile: it must be short."""
+    dispatcher = njit(error_model="numpy")(function)
+    dispatcher._cache = cache_of(function)
+    return dispatcher
+
+
 def compile_entries():
     """Compiles every ``entry``, or loads it from disk; afterwards none is compiled any more. How
     many there are. Of the processes of a node one compiles.
