@@ -43,12 +43,10 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
         barrier: the call of that name.
     """
     tell = make_tell(scope)
-    moves, epochs, short = make_onesided(scope, tell), make_epochs(scope, tell), make_short(scope)
+    complete_any, open_passive, close_passive, begin_fence, end_fence = make_epochs(scope, tell)
+    moves, short = make_onesided(scope, tell), make_short(scope, complete_any)
     update_there, update_both, swap = moves.accumulate, moves.get_accumulate, moves.compare_and_swap
-    complete_any, sync = epochs.complete, scope.sync
-    put_short, fetch_short, complete_short = short.put, short.fetch, short.complete
-    open_passive, close_passive = epochs.lock_all, epochs.unlock_all
-    begin_fence, end_fence = epochs.begin_fence, epochs.end_fence
+    put_short, fetch_short, complete, sync = short.put, short.fetch, short.complete, scope.sync
 
     # --- Put and Get ------------------------------------------------------------------------------
 
@@ -244,12 +242,6 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
         )  # fmt: skip
 
     # --- epochs and completion --------------------------------------------------------------------
-
-    @device
-    def complete(ctx, what, place):
-        if complete_short(ctx, what, place) == SUCCESS:
-            return SUCCESS
-        return complete_any(ctx, what, place)
 
     @device
     def win_flush(ctx, rank, win):

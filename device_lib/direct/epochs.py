@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from types import SimpleNamespace
 
 from device_lib.direct import windows
 from device_lib.platform import primitives as gpu
@@ -96,8 +95,9 @@ def make_fence(scope: Scope) -> Callable:
     return fence
 
 
-def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
-    """For one scope; each returns the error class."""
+def make_epochs(scope: Scope, tell: Callable) -> tuple[Callable, ...]:
+    """``complete``, ``lock_all``, ``unlock_all``, ``begin_fence`` and ``end_fence`` of one scope;
+    each returns the error class."""
     rank, sync, sync_or = scope.rank, scope.sync, scope.sync_or
     fence = make_fence(scope)
     part = parts_of(scope.name, "gmpi_window")
@@ -169,10 +169,10 @@ def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
         fence()
         return SUCCESS
 
-    return SimpleNamespace(
-        complete=part("complete", 5, 1, complete),
-        lock_all=part("lock_all", 6, 1, lock_all),
-        unlock_all=part("unlock_all", 5, 1, unlock_all),
-        begin_fence=part("begin_fence", 6, 1, begin_fence),
-        end_fence=part("end_fence", 5, 1, end_fence),
+    return (
+        part("complete", 5, 1, complete),
+        part("lock_all", 6, 1, lock_all),
+        part("unlock_all", 5, 1, unlock_all),
+        part("begin_fence", 6, 1, begin_fence),
+        part("end_fence", 5, 1, end_fence),
     )

@@ -10,6 +10,7 @@ what is wrong, which they refuse.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import windows
@@ -45,9 +46,13 @@ def _state_of(right):
     return SUCCESS if gpu.ballot(ALL_LANES, not right) == 0 else NOTHING_DONE
 
 
-def make_short(scope: Scope) -> SimpleNamespace:
-    """For one scope, all of whose threads call these together; each returns SUCCESS or
-    NOTHING_DONE."""
+def make_short(scope: Scope, complete_any: Callable) -> SimpleNamespace:
+    """For one scope, all of whose threads call these together. ``put`` and ``fetch`` return SUCCESS
+    or NOTHING_DONE, ``complete`` the error class.
+
+    Args:
+        complete_any: of ``epochs``.
+    """
     leads = scope.leads
     leading_lanes = scope.leading_lanes
     sync_full = scope.sync_full
@@ -155,10 +160,13 @@ def make_short(scope: Scope) -> SimpleNamespace:
 
     @device
     def complete(ctx, what, place):
+        state = NOTHING_DONE
         if leading_lanes() < FULL_WARP:
-            return NOTHING_DONE
-        if leads():
-            return complete_linked(ctx.mapped, ctx.device, what, place)
-        return follow()
+            pass
+        elif leads():
+            state = complete_linked(ctx.mapped, ctx.device, what, place)
+        else:
+            state = follow()
+        return state if state == SUCCESS else complete_any(ctx, what, place)
 
     return SimpleNamespace(put=put, fetch=fetch, complete=complete)
