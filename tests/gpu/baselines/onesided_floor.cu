@@ -1,7 +1,7 @@
 // What one GPU needs for another's memory, without GMPI: one process, two GPUs, JSON to stdout.
 //   nvcc -O3 -arch=sm_90 tests/gpu/baselines/onesided_floor.cu -o floor && ./floor
 // Medians of 2000 by the clock of the multiprocessor, one warp: a store of 8 bytes and a fence of system
-// scope, an atomic addition that returns what was there, a load; the longest of all blocks for copies of
+// scope, or fences alone, an atomic addition that returns what was there, a load; the longest of all blocks for copies of
 // 64 MiB by 132 blocks with stores of 16 bytes, or with loads.
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
     }                                                                          \
   } while (0)
 
-enum { PUT, FENCE, FETCH, LOAD, STEPS };
+enum { PUT, FENCE, RELEASE, ONE, GPU, FETCH, LOAD, STEPS };
 const int ROUNDS = 2000;
 
 __global__ void step(unsigned long long *there, unsigned long long *here, long long *cycles, int what) {
@@ -25,9 +25,13 @@ __global__ void step(unsigned long long *there, unsigned long long *here, long l
   for (int i = 0; i < ROUNDS; i++) {
     __syncwarp();
     long long begin = clock64();
-    if (what == PUT || what == FENCE) {
-      if (what == PUT && threadIdx.x == 0) *(volatile unsigned long long *)there = here[0] + i;
+    if (what < GPU && threadIdx.x == 0 && what != FENCE) *(volatile unsigned long long *)there = seen + i;
+    if (what == PUT || what == FENCE || (what == ONE && threadIdx.x == 0)) {
       asm volatile("fence.acq_rel.sys;" ::: "memory");
+    } else if (what == RELEASE) {
+      if (threadIdx.x == 0) asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(there + 1), "l"(seen) : "memory");
+    } else if (what == GPU) {
+      asm volatile("fence.acq_rel.gpu;" ::: "memory");
     } else if (what == FETCH && threadIdx.x == 0) {
       asm volatile("atom.relaxed.sys.global.add.u64 %0, [%1], 1;" : "=l"(seen) : "l"(there) : "memory");
       here[1] = seen;
@@ -56,7 +60,8 @@ __global__ void move(uint4 *to, const uint4 *from, size_t n, int fenced) {
 
 int main() {
   const size_t BYTES = 64 << 20;
-  const char *names[] = {"store and fence", "fence", "fetch and add", "load"};
+  const char *names[] = {"store and fence", "fence", "store and release", "store and fence by one thread",
+                         "fence of the GPU's scope", "fetch and add", "load"};
   char *mine, *there;
   long long *cycles;
   int khz;
