@@ -16,6 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct import packets
+from device_lib.direct.block_rows import (
+    COPY,
+    OF_A_WARP,
+    PUT_PACKETS,
+    PUT_WIDE,
+    TAKE_PACKETS,
+    is_one,
+    may_be_one,
+    move_one,
+    parts_of,
+    put_one,
+)
 from device_lib.direct.block_words import GRID, OVER, PUSH, TAKE, put_words
 from device_lib.direct.grid_jobs import execute as execute_in_grid
 from device_lib.direct.long_moves import push_pieces, take_pieces
@@ -26,7 +38,7 @@ from device_lib.platform import primitives as gpu
 from device_lib.platform.context import as_leading_warp, leads_block
 from device_lib.platform.library import declared, linked
 from device_lib.platform.primitives import device, int64
-from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from gmpi.contract.wire import SCATTERED
 
 # Kinds of jobs, beside those of ``block_words``.
@@ -37,34 +49,10 @@ _PUT_WIDE = 19
 _TAKE_WIDE = 20
 _COPY = 21
 
-# What is to be done with a row of a batch.
-COPY = 0
-PUT_PACKETS = 1
-PUT_WIDE = 2
-TAKE_PACKETS = 3
-TAKE_WIDE = 4
-_KIND_SHIFT = 20  # above the bytes
-_NUMBER_SHIFT = 24
-_BYTES_MASK = (1 << _KIND_SHIFT) - 1
-MOST_BYTES = _BYTES_MASK
-_OF_A_WARP = 1024  # bytes of a row that a warp moves
-
-
-@device
-def row_word(kind, nbytes, number):
-    """The third word of a row, beside where the bytes go and where they are.
-
-    Args:
-        number: of the message, in the slot or in the wide slot.
-    """
-    return nbytes | kind << _KIND_SHIFT | number << _NUMBER_SHIFT
-
 
 @device
 def _move(ctx, to, source, word, rank, size):
-    nbytes = word & _BYTES_MASK
-    kind = word >> _KIND_SHIFT & (1 << _NUMBER_SHIFT - _KIND_SHIFT) - 1
-    number = word >> _NUMBER_SHIFT
+    nbytes, kind, number = parts_of(word)
     if kind == COPY:
         put_stretch(to, source, nbytes, rank, size)
     elif kind == PUT_PACKETS:
@@ -95,12 +83,28 @@ def _move_rows(ctx, rows):
         row = gpu.first_bit(rows)
         rows &= rows - 1
         to, source, word = gpu.get_block_row(row, 0, 0, 0)
-        if word & _BYTES_MASK > _OF_A_WARP or warps <= 1:
+        nbytes, _, _ = parts_of(word)
+        if nbytes > OF_A_WARP or warps <= 1:
             failed |= _move_linked(ctx, to, source, word, rank, size)
         else:
             if turn == rank >> 5:
                 failed |= _move_linked(ctx, to, source, word, rank & 31, int64(32))
             turn = turn + 1 if turn + 1 < warps else 0
+    return failed
+
+
+@device
+def _move_alone(ctx, rows, to, source, word):
+    """Has rows moved one after the other, as ``_batch``."""
+    failed = 0
+    while rows != 0:
+        row = gpu.first_bit(rows)
+        rows &= rows - 1
+        its_to, its_source = gpu.shuffle(ALL_LANES, to, row), gpu.shuffle(ALL_LANES, source, row)
+        put_one(its_to, its_source, gpu.shuffle(ALL_LANES, word, row))
+        gpu.sync_block()
+        what, its_to, its_source, mail = gpu.get_block_4(0, 0, 0, 0)
+        failed |= 1 if gpu.sync_block_or(move_one(ctx, what, its_to, its_source, mail)) else 0
     return failed
 
 
@@ -115,11 +119,17 @@ def _batch(ctx, rows, to, source, word):
     """
     lane = int64(gpu.lane_id())
     if leads_block(ctx):
+        mine = rows >> lane & 1 != 0
+        alone = gpu.ballot(ALL_LANES, mine and may_be_one(to, source, word))
+        rows &= ~alone
+        failed = _move_alone(ctx, alone, to, source, word)
+        if rows == 0:
+            return failed
         if rows >> lane & 1 != 0:
             gpu.put_block_row(lane, to, source, word)
         gpu.put_block_4(_BATCH, rows, 0, 0)
         gpu.sync_block()
-        return 1 if gpu.sync_block_or(_move_rows(ctx, rows)) else 0
+        return failed | (1 if gpu.sync_block_or(_move_rows(ctx, rows)) else 0)
     mask = warp_mask()
     lanes = int64(warp_lanes())
     failed = 0
@@ -249,6 +259,8 @@ def _serve(ctx):
             push_pieces(ctx, a)
         elif kind == TAKE:
             take_pieces(ctx, a, b)
+        elif is_one(kind):
+            failed = move_one(ctx, kind, a, b, c)
         else:
             failed = _do_rare_linked(ctx)
         gpu.sync_block_or(failed)
@@ -267,6 +279,21 @@ def follow(ctx):
     gpu.sync_block()  # ``begin``
     gpu.sync_block()
     kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
+    if kind != OVER:
+        a, b, c = _serve_linked(ctx)
+    return a, b, c
+
+
+@device
+def follow_rows(ctx):
+    """The same where jobs of one row are likely: here nothing is saved for these."""
+    gpu.sync_block()
+    gpu.sync_block()
+    kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
+    while is_one(kind):
+        gpu.sync_block_or(move_one(ctx, kind, a, b, c))
+        gpu.sync_block()
+        kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
     if kind != OVER:
         a, b, c = _serve_linked(ctx)
     return a, b, c

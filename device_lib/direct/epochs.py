@@ -41,11 +41,13 @@ def aborted(ctx):
 
 
 @device
-def is_aborted(ctx):
-    """Whether ``aborted`` has something to say, by all lanes of a full warp, which get the same."""
-    if gpu.ballot(ALL_LANES, may_look_at_host()) == 0:
-        return False
-    return gpu.ballot(ALL_LANES, gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF != 0) != 0
+def abort_word(ctx):
+    """What ``aborted`` looks at, now and then, else 0; all lanes of a full warp. It comes from host
+    memory: ask for it early, and look at it late."""
+    found = 0
+    if gpu.ballot(ALL_LANES, may_look_at_host()) != 0:
+        found = gpu.load_sys(ctx.mapped + CONTROL_ABORT)
+    return found
 
 
 def make_tell(scope: Scope) -> Callable:

@@ -14,7 +14,15 @@ have their numbers by then, and ``exchanges`` goes on with those that are not ov
 from __future__ import annotations
 
 from device_lib.direct import block_jobs, packets, table
-from device_lib.direct.block_jobs import batch, row_word
+from device_lib.direct.block_jobs import batch
+from device_lib.direct.block_rows import (
+    COPY,
+    PUT_PACKETS,
+    PUT_WIDE,
+    TAKE_PACKETS,
+    TAKE_WIDE,
+    row_word,
+)
 from device_lib.direct.exchange_answers import (
     NO_ANSWER,
     STRAIGHT,
@@ -102,7 +110,7 @@ def _send(
     short = sends and nbytes <= channels.ROOM and ahead > 0
     over = short
     to = place
-    word = row_word(block_jobs.PUT_PACKETS, nbytes, number)
+    word = row_word(PUT_PACKETS, nbytes, number)
     if short and nbytes <= channels.HEADER_PAYLOAD:
         low, high = load_payload(source, nbytes)
         gpu.write_packet(place, low, nbytes | mark)
@@ -111,7 +119,7 @@ def _send(
     later = gpu.ballot(ALL_LANES, own)
     if own:
         to = own_to
-        word = row_word(block_jobs.COPY, nbytes, 0)
+        word = row_word(COPY, nbytes, 0)
     large = sends and nbytes > channels.ROOM
     some_large = gpu.ballot(ALL_LANES, large)
     straight = False
@@ -140,12 +148,12 @@ def _send(
         if straight:
             packets.write_length(place, nbytes, number)
             to = remote + there
-            word = row_word(block_jobs.COPY, nbytes, 0)
+            word = row_word(COPY, nbytes, 0)
         elif large and ahead >= channels.DEPTH:
             wide = table.next_wide(counters)
             packets.write_wide_header(place, nbytes, number, wide)
             to = packets.wide_slot_of(place, number)
-            word = row_word(block_jobs.PUT_WIDE, nbytes, wide)
+            word = row_word(PUT_WIDE, nbytes, wide)
         else:
             large = False
         over = over or large
@@ -231,10 +239,10 @@ def _receive(ctx, state, nbytes, target, remote, local, number, straight, looks)
         tried += gpu.opaque(1)
     rows = gpu.ballot(ALL_LANES, state == _IN_ROW)
     if rows != 0:
-        word = row_word(block_jobs.TAKE_PACKETS, nbytes, number)
+        word = row_word(TAKE_PACKETS, nbytes, number)
         source = place
         if nbytes > channels.ROOM:
-            word = row_word(block_jobs.TAKE_WIDE, nbytes, wide)
+            word = row_word(TAKE_WIDE, nbytes, wide)
             source = packets.wide_slot_of(place, number)
         aborted = batch(ctx, rows, target, source, word) != 0
         if state == _IN_ROW:

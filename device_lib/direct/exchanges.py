@@ -390,7 +390,7 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> S
 
         @device
         def follow(ctx):
-            handle, unused, ignored = block_jobs.follow(ctx)
+            handle, unused, ignored = block_jobs.follow_rows(ctx)
             return handle
 
         here = lead if scope.name == WARP.name else lead_block

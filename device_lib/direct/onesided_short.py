@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 from device_lib.direct import windows
 from device_lib.direct.collective_waits import NOTHING_DONE
-from device_lib.direct.epochs import is_aborted
+from device_lib.direct.epochs import abort_word
 from device_lib.direct.telling import make_telling
 from device_lib.move import atomics
 from device_lib.move.words import scatter
@@ -105,12 +105,13 @@ def make_short(scope: Scope, complete_any: Callable) -> SimpleNamespace:
         keeps = atomics.loads(kind)
         right = (_reaches(shape, address) | keeps) & _reaches(shape, result)
         if right:
+            aborted = abort_word(ctx)
             value = 0
             if not keeps:
                 value = gpu.load_8(address)
             wrong, at, more = windows.find(ctx, place, disp, _WORD)
             right = (more & w.NO_ATOMICS == 0) & (at & _WORD - 1 == 0) & (wrong == 0)
-            right &= not is_aborted(ctx)
+            right &= aborted & 0xFF == 0
             if right and at != windows.NOWHERE and gpu.lane_id() == 0:
                 gpu.store_8(result, atomics.fetch_usual_8(kind, at, value))
         gpu.spin()
@@ -148,11 +149,12 @@ def make_short(scope: Scope, complete_any: Callable) -> SimpleNamespace:
         ctx = DeviceContext(mapped, memory, 0, 0)
         sync_full()  # all have stored
         win = place >> 32
+        aborted = abort_word(ctx)
         epoch, handle, ranks = windows.look(windows.row_of(ctx, win))
         if what != w.FLUSH_LOCAL and what != w.FLUSH_LOCAL_ALL:
             gpu.fence_sys()
         right = windows.wrong_use(epoch, handle, ranks, win, sign32(place)) == 0
-        right &= not is_aborted(ctx)
+        right &= aborted & 0xFF == 0
         gpu.spin()
         return told(_state_of(right))
 
