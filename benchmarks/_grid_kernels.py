@@ -82,13 +82,14 @@ def exchange_checked(ctx, out, back, n, me, rounds, wrong, comm):
 @cuda.jit
 def measure(ctx, which, data, out, rounds, skip, cycles, size, comm):
     for i in range(rounds):
+        root = i % size
         begin = gmpi.clock()
         if which == BARRIER:
             GMPI_Barrier_grid(ctx, comm)
         elif which == ALLREDUCE:
             GMPI_Allreduce_grid(ctx, data, out, data.size, gmpi.DOUBLE, gmpi.SUM, comm)
         else:
-            GMPI_Bcast_grid(ctx, data, data.size, gmpi.DOUBLE, i % size, comm)
+            GMPI_Bcast_grid(ctx, data, data.size, gmpi.DOUBLE, root, comm)
         if cuda.grid(1) == 0 and i >= skip:
             cycles[i - skip] = gmpi.clock() - begin
 

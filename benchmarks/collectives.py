@@ -49,13 +49,14 @@ LONGEST = 64 << 20
 @cuda.jit
 def measure(ctx, which, data, out, rounds, skip, cycles, size, comm):
     for i in range(rounds):
+        root = i % size
         begin = gmpi.clock()
         if which == BARRIER:
             GMPI_Barrier(ctx, comm)
         elif which == ALLREDUCE:
             GMPI_Allreduce(ctx, data, out, data.size, gmpi.DOUBLE, gmpi.SUM, comm)
         else:
-            GMPI_Bcast(ctx, data, data.size, gmpi.DOUBLE, i % size, comm)
+            GMPI_Bcast(ctx, data, data.size, gmpi.DOUBLE, root, comm)
         if cuda.threadIdx.x == 0 and i >= skip:
             cycles[i - skip] = gmpi.clock() - begin
 

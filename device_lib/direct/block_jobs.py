@@ -18,6 +18,7 @@ from collections.abc import Callable
 from device_lib.direct import packets
 from device_lib.direct.block_rows import (
     COPY,
+    FOR_ITSELF,
     OF_A_WARP,
     PUT_PACKETS,
     PUT_WIDE,
@@ -94,6 +95,21 @@ def _move_rows(ctx, rows):
 
 
 @device
+def _move_by_warp(ctx, rows, to, source, word):
+    """Moves rows by the calling warp, as ``_batch``."""
+    mask = warp_mask()
+    lane, lanes = int64(gpu.lane_id()), int64(warp_lanes())
+    failed = 0
+    while rows != 0:
+        row = gpu.first_bit(rows)
+        rows &= rows - 1
+        here = gpu.shuffle(mask, to, row), gpu.shuffle(mask, source, row)
+        its = gpu.shuffle(mask, word, row)
+        failed |= _move_linked(ctx, here[0], here[1], its, lane, lanes)
+    return 1 if gpu.ballot(mask, failed != 0) != 0 else 0
+
+
+@device
 def _move_alone(ctx, rows, to, source, word):
     """Has rows moved one after the other, as ``_batch``."""
     failed = 0
@@ -121,8 +137,11 @@ def _batch(ctx, rows, to, source, word):
     if leads_block(ctx):
         mine = rows >> lane & 1 != 0
         alone = gpu.ballot(ALL_LANES, mine and may_be_one(to, source, word))
-        rows &= ~alone
+        few = gpu.ballot(ALL_LANES, mine and parts_of(word)[0] <= FOR_ITSELF)
+        few = few if few & few - 1 == 0 else 0
+        rows &= ~(alone | few)
         failed = _move_alone(ctx, alone, to, source, word)
+        failed |= _move_by_warp(ctx, few, to, source, word)
         if rows == 0:
             return failed
         if rows >> lane & 1 != 0:
@@ -130,17 +149,9 @@ def _batch(ctx, rows, to, source, word):
         gpu.put_block_4(_BATCH, rows, 0, 0)
         gpu.sync_block()
         return failed | (1 if gpu.sync_block_or(_move_rows(ctx, rows)) else 0)
-    mask = warp_mask()
-    lanes = int64(warp_lanes())
-    failed = 0
-    while rows != 0:
-        row = gpu.first_bit(rows)
-        rows &= rows - 1
-        here = gpu.shuffle(mask, to, row), gpu.shuffle(mask, source, row)
-        its = gpu.shuffle(mask, word, row)
-        failed |= _move_linked(ctx, here[0], here[1], its, lane, lanes)
-    gpu.sync_warp(mask)
-    return 1 if gpu.ballot(mask, failed != 0) != 0 else 0
+    failed = _move_by_warp(ctx, rows, to, source, word)
+    gpu.sync_warp(warp_mask())
+    return failed
 
 
 batch = linked("gmpi_direct_move_batch", 7, 1, _batch)

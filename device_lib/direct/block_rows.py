@@ -24,6 +24,7 @@ _NUMBER_SHIFT = 24
 _KINDS = (1 << _NUMBER_SHIFT - _KIND_SHIFT) - 1
 MOST_BYTES = (1 << _KIND_SHIFT) - 1
 OF_A_WARP = 1024  # bytes of a row that a warp moves
+FOR_ITSELF = 256  # of one that the leading warp moves without the others
 
 # The first word of the job of one row: this + what is to be done | bytes << _BYTES_SHIFT.
 _ONE = 32
