@@ -14,12 +14,14 @@ sys.path.append(str(launcher.ROOT / "benchmarks"))
 
 
 class Outcomes:
-    """A plugin: ``--outcomes FILE``."""
+    """A plugin: ``--outcomes FILE``. The file is there from the first test on, for a run that is
+    ended from outside: it says then that not all have passed."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._tests: dict[str, dict[str, Any]] = {}
         self._collected: set[str] = set()
+        self._machine: dict[str, Any] = {}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._collected = {item.nodeid for item in session.items}
@@ -30,17 +32,23 @@ class Outcomes:
         found["seconds"] = round(found["seconds"] + report.duration, 2)
         if report.outcome != "passed" and found["outcome"] != "failed":
             found["outcome"] = report.outcome
+        if report.when == "teardown":
+            self._write(False)
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        from _bench import machine  # needs MPI, which not every test run does
-
-        outcomes = [test["outcome"] for test in self._tests.values()]
         # The time of the session may be over when the last test has ended: that fails none.
         good = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        all_ran = self._collected == set(self._tests)
+        self._write(good and self._collected == set(self._tests))
+
+    def _write(self, all_ran: bool) -> None:
+        if not self._machine:
+            from _bench import machine  # needs MPI, which not every test run does
+
+            self._machine = machine()
+        outcomes = [test["outcome"] for test in self._tests.values()]
         results = {
-            "machine": machine(),
-            "passed": good and all_ran and "passed" in outcomes and "failed" not in outcomes,
+            "machine": self._machine,
+            "passed": all_ran and "passed" in outcomes and "failed" not in outcomes,
             "counts": {name: outcomes.count(name) for name in sorted(set(outcomes))},
             "tests": self._tests,
         }
