@@ -7,7 +7,8 @@ of warp scope, by the same code: then there is nobody else, and it does all of e
 
 A job is a single one, with its words, or a *batch*: a bit for each row of the leading warp's lanes
 (``Scope.put_row``), which says what to move. Short rows of a batch are moved by a warp each, side
-by side, and longer ones by all threads.
+by side, and longer ones by all threads. Long rows that lie well are jobs of their own
+(``block_rows``), and a short one that is the only one is moved by the leading warp itself.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -110,7 +111,7 @@ def _move_by_warp(ctx, rows, to, source, word):
 
 
 @device
-def _move_alone(ctx, rows, to, source, word):
+def _move_each(ctx, rows, to, source, word):
     """Has rows moved one after the other, as ``_batch``."""
     failed = 0
     while rows != 0:
@@ -136,11 +137,11 @@ def _batch(ctx, rows, to, source, word):
     lane = int64(gpu.lane_id())
     if leads_block(ctx):
         mine = rows >> lane & 1 != 0
-        alone = gpu.ballot(ALL_LANES, mine and may_be_one(to, source, word))
+        ones = gpu.ballot(ALL_LANES, mine and may_be_one(to, source, word))
         few = gpu.ballot(ALL_LANES, mine and parts_of(word)[0] <= FOR_ITSELF)
         few = few if few & few - 1 == 0 else 0
-        rows &= ~(alone | few)
-        failed = _move_alone(ctx, alone, to, source, word)
+        rows &= ~(ones | few)
+        failed = _move_each(ctx, ones, to, source, word)
         failed |= _move_by_warp(ctx, few, to, source, word)
         if rows == 0:
             return failed

@@ -22,7 +22,7 @@ TAKE_WIDE = 4
 _KIND_SHIFT = 20  # above the bytes
 _NUMBER_SHIFT = 24
 _KINDS = (1 << _NUMBER_SHIFT - _KIND_SHIFT) - 1
-MOST_BYTES = (1 << _KIND_SHIFT) - 1
+_BYTES_MASK = (1 << _KIND_SHIFT) - 1
 OF_A_WARP = 1024  # bytes of a row that a warp moves
 FOR_ITSELF = 256  # of one that the leading warp moves without the others
 
@@ -45,7 +45,7 @@ def row_word(kind, nbytes, number):
 @device
 def parts_of(word):
     """(bytes, what is to be done, number) of a row."""
-    return word & MOST_BYTES, word >> _KIND_SHIFT & _KINDS, word >> _NUMBER_SHIFT
+    return word & _BYTES_MASK, word >> _KIND_SHIFT & _KINDS, word >> _NUMBER_SHIFT
 
 
 @device
