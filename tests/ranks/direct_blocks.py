@@ -89,6 +89,33 @@ def by_one_warp(g: gmpi.Context) -> None:
     block_rounds.put = put
 
 
+def short_reduces(g: gmpi.Context) -> None:
+    """Of a packet for each lane, and of one more, to every root, and in place there."""
+    for scope, threads in (("block", 32), ("block", 70), ("warp", 64)):
+        for n in (1, 2, 31, 32, 33):
+            heap = heap_of(n * (1 + 2 * SIZE))
+            before = heap.copy_to_host().reshape(-1, n)
+            expected = before.copy()
+            rows = []
+            for k in range(2 * SIZE):
+                root = k % SIZE
+                row = row_of(REDUCE, 8 * n, n, gmpi.SUM, root)
+                row[5] = 8 * n * (1 + k)
+                own = before[0]
+                if k >= SIZE and root == RANK:
+                    row[2] = -1  # IN_PLACE
+                    own = before[1 + k]
+                rows.append(row)
+                if root == RANK:
+                    expected[1 + k] = own + sum(
+                        before[0] - RANK + r for r in range(SIZE) if r != RANK
+                    )
+            errors = start(g, rows, heap, scope, threads)
+            g.synchronize()
+            assert not errors.copy_to_host().any(), (scope, threads, n)
+            assert (heap.copy_to_host().reshape(-1, n) == expected).all(), (scope, threads, n)
+
+
 def numbers_wrap(g: gmpi.Context) -> None:
     """Those in packets repeat, and nothing of a former turn passes for new."""
     room = 8 * SIZE
@@ -180,7 +207,8 @@ def aborted() -> None:
 
 def main() -> None:
     with gmpi.Context(WORLD, wildcards=False) as g:
-        run([no_record_for_a_collective, by_one_warp, numbers_wrap, calls_that_differ], g)
+        shared = [no_record_for_a_collective, by_one_warp, short_reduces, numbers_wrap]
+        run([*shared, calls_that_differ], g)
         assert g.pending == []
     if not any(word.isidentifier() for word in sys.argv[1:]):
         run([one_does_not_come, aborted])
