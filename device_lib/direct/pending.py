@@ -230,6 +230,8 @@ def link_pending(make_wait: Callable, go_on: Callable) -> None:
         target, what = record_of(area, ranks, number)
         nbytes = _bytes_of(what)
         takes = takes_from(what, where & wire.LOW_32, ranks)
+        if target == 0 and nbytes > 0:  # a root's own block of an Iscatter is where it belongs
+            takes = 0
         if target & wire.SCATTERED != 0:
             slot = target & wire.LOW_32
             return take_scattered(ctx, area, ranks, number, what, takes, slot, nbytes, looks)
