@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,21 @@ def test_an_error_of_the_driver_comes_back() -> None:
     driver = Driver(4, error=700)
     ready = job(call=driver.address, bytes=64, user_at=1)
     assert call_of("line")(ready.ctypes.data, 1, 2, 3) == 700
+
+
+def test_other_threads_run_while_the_driver_waits() -> None:
+    """As a proxy in Python must, for which a kernel waits that is before the launch."""
+    sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value or 0
+    ready = job(call=sleep, user_at=1)
+    carry_out = call_of("line")
+    began = time.monotonic()
+    ran: list[float] = []
+    other = threading.Timer(0.05, lambda: ran.append(time.monotonic() - began))
+    other.start()
+    assert carry_out(ready.ctypes.data, 0, 900_000, 0) == 0
+    took = time.monotonic() - began
+    other.join()
+    assert took >= 0.9 and ran[0] < 0.8
 
 
 @pytest.mark.parametrize("unpacks", [False, True])

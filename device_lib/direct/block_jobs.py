@@ -25,10 +25,10 @@ from device_lib.direct.block_rows import (
     PUT_WIDE,
     TAKE_PACKETS,
     is_one,
+    job_of,
     may_be_one,
     move_one,
     parts_of,
-    put_one,
 )
 from device_lib.direct.block_words import GRID, OVER, PUSH, TAKE, put_words
 from device_lib.direct.grid_jobs import execute as execute_in_grid
@@ -118,9 +118,9 @@ def _move_each(ctx, rows, to, source, word):
         row = gpu.first_bit(rows)
         rows &= rows - 1
         its_to, its_source = gpu.shuffle(ALL_LANES, to, row), gpu.shuffle(ALL_LANES, source, row)
-        put_one(its_to, its_source, gpu.shuffle(ALL_LANES, word, row))
+        what, mail = job_of(gpu.shuffle(ALL_LANES, word, row))
+        gpu.put_block_4(what, its_to, its_source, mail)
         gpu.sync_block()
-        what, its_to, its_source, mail = gpu.get_block_4(0, 0, 0, 0)
         failed |= 1 if gpu.sync_block_or(move_one(ctx, what, its_to, its_source, mail)) else 0
     return failed
 

@@ -58,11 +58,11 @@ def may_be_one(to, source, word):
 
 
 @device
-def put_one(to, source, word):
-    """Says that a row is to be moved; the leading warp, before a barrier."""
+def job_of(word):
+    """The first and the last word of the job of a row; between them stand where the bytes go, and
+    where they are."""
     nbytes, kind, number = parts_of(word)
-    mail = wide_mail(nbytes, mark_of(number))
-    gpu.put_block_4(_ONE + kind | nbytes << _BYTES_SHIFT, to, source, mail)
+    return _ONE + kind | nbytes << _BYTES_SHIFT, wide_mail(nbytes, mark_of(number))
 
 
 @device

@@ -13,6 +13,7 @@ and short is left to ``block_collectives``, and so is what is wrong, which it re
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import rounds
@@ -267,23 +268,23 @@ def make_short_blocks(scope: Scope) -> SimpleNamespace:
     told, follow = make_telling(scope)
     part = parts_of(scope.name, "gmpi_direct")
 
-    # wide: what a call says
-    @device
-    def by_warp(memory, shape, word0, root_op, sizes, send, recv, send_room, recv_room):
-        ctx = DeviceContext(0, memory, shape, 0)
-        sync_full()
-        return told(_carry_out(ctx, word0, root_op, sizes, send, recv, send_room, recv_room))
+    def by_warp(body: Callable) -> Callable:
+        """
+        Args:
+            body: ``_carry_out``, or ``reduce_alone``, for which a size is that of the vector.
+        """
 
-    linked = part("blocks_alone", 9, 1, by_warp)
+        # wide: what a call says
+        @device
+        def call(memory, shape, word0, root_op, sizes, send, recv, send_room, recv_room):
+            ctx = DeviceContext(0, memory, shape, 0)
+            sync_full()
+            return told(body(ctx, word0, root_op, sizes, send, recv, send_room, recv_room))
 
-    # wide: what a call says
-    @device
-    def reduce_by_warp(memory, shape, word0, root_op, nbytes, send, recv, send_room, recv_room):
-        ctx = DeviceContext(0, memory, shape, 0)
-        sync_full()
-        return told(reduce_alone(ctx, word0, root_op, nbytes, send, recv, send_room, recv_room))
+        return call
 
-    reduce_linked = part("reduce_alone", 9, 1, reduce_by_warp)
+    linked = part("blocks_alone", 9, 1, by_warp(_carry_out))
+    reduce_linked = part("reduce_alone", 9, 1, by_warp(reduce_alone))
 
     @device
     def may_be(ctx, sent, received):

@@ -3,8 +3,9 @@ addresses and the stream.
 
 In Python, of arguments one by one, such a call takes 1.5 us more than in C. Here what does not
 change is a *job*, an array of int64 in memory, and a call passes four integers: its address, those
-of the user's and of the packed memory, and the stream. The interpreter's lock is held until the
-driver has read the arguments, so threads may share a job.
+of the user's and of the packed memory, and the stream. Python's other threads run meanwhile: the
+driver may wait for a kernel, and that for a proxy in Python. So who shares a job has a lock for it,
+unless it is of one piece, which stores nothing.
 """
 
 # mypy: disable-error-code="no-untyped-def"

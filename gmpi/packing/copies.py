@@ -7,6 +7,7 @@ is quicker for few rows and not too many bytes, and ``gmpi tune`` measures where
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -117,6 +118,7 @@ class Copy:
         else:
             self._job = self._rows_job(shape, unpack)
             self._copy = call_of("rows")
+            self._lock = threading.Lock()
         self._at = self._job.ctypes.data
 
     def _rows_job(self, shape: Shape, unpack: bool) -> Any:
@@ -145,7 +147,12 @@ class Copy:
         if SIMULATOR:
             self._by_rows(user + self.shape.offset, packed)
             return
-        error = self._copy(self._at, user, packed, stream_handle(stream))
+        handle = stream_handle(stream)
+        if self.shape.rows == 1:
+            error = self._copy(self._at, user, packed, handle)
+        else:
+            with self._lock:  # the driver reads the words before it returns
+                error = self._copy(self._at, user, packed, handle)
         if error != 0:
             raise RuntimeError(f"the copy of a packing call failed: CUDA error {error}")
 

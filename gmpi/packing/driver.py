@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -111,16 +112,17 @@ class Launch:
             offset=offset,
         )
         self._launch = call_of("launch")
+        self._lock = threading.Lock()
         self._at = self._job.ctypes.data
 
     def __call__(self, user: int, packed: int, stream: Any) -> None:
         if SIMULATOR:
-            words = self._words
-            words[0] = user + self._offset
-            words[1] = packed
-            self._kernel[self.blocks, self._threads](*words)
+            rest = self._words[2:]
+            self._kernel[self.blocks, self._threads](user + self._offset, packed, *rest)
             return
-        error = self._launch(self._at, user, packed, stream_handle(stream))
+        handle = stream_handle(stream)
+        with self._lock:  # the driver copies the arguments before it returns
+            error = self._launch(self._at, user, packed, handle)
         if error != 0:
             raise RuntimeError(f"the launch of a packing kernel failed: CUDA error {error}")
 

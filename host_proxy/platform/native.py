@@ -80,8 +80,8 @@ def entry_apart(function):
 
 def alone(function):
     """Compiles a function of int64s that only Python calls, and is no part of the engine; kept on
-    disk. The interpreter's lock is held meanwhile: it must be short."""
-    dispatcher = njit(error_model="numpy")(function)
+    disk."""
+    dispatcher = njit(**_OPTIONS)(function)
     dispatcher._cache = cache_of(function)
     return dispatcher
 
