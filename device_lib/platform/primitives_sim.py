@@ -203,7 +203,14 @@ def clear_bits_32_gpu(address, bits):
 clear_bits_gpu = clear_bits_32_gpu
 
 
+def _refuse_odd(address):
+    """What kills a CUDA context: 16 bytes at once that do not lie at a multiple of 16."""
+    if address & 15:
+        raise ValueError(f"address is {address:#x}, allowed are multiples of 16: load words of 8")
+
+
 def store_pair_gpu(address, low, high):
+    _refuse_odd(address)
     pair = _pair(address)
     pair[0], pair[1] = low, high
 
@@ -221,7 +228,15 @@ def store_pair_gpu_if(address, low, high, wanted):
 load_sys = load_gpu
 store_sys = store_gpu
 load_8 = load_gpu
-load_pair_gpu = load_16 = functools.partial(struct.Struct("=qq").unpack_from, MEMORY)
+_two_words = functools.partial(struct.Struct("=qq").unpack_from, MEMORY)
+
+
+def load_pair_gpu(address):
+    _refuse_odd(address)
+    return _two_words(address)
+
+
+load_16 = load_pair_gpu
 
 
 def load_16_sys_if(address, wanted):
@@ -238,6 +253,7 @@ def store_16_if(address, low, high, wanted):
 
 def read_packet(address):
     """In one piece, as on a GPU: the proxy may write while we read."""
+    _refuse_odd(address)
     at = address >> 3
     word, low = WORDS[at + 1], WORDS[at]
     while word != WORDS[at + 1]:
@@ -251,6 +267,7 @@ def read_packet_if(address, word, wanted):
 
 
 def write_packet(address, low, word):
+    _refuse_odd(address)
     packet = _pair(address)
     packet[0], packet[1] = low, word  # in this order
 
@@ -317,6 +334,10 @@ def describe(buffer, address, room, strided):
 
 def opaque(value):
     return value
+
+
+def as_it_stands():
+    pass
 
 
 # Python's integers do not overflow; whoever stores one takes its low 64 bits.
