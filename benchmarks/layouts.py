@@ -1,14 +1,15 @@
 """What the papers measure of layouts between two ranks: shapes by size, blocks, pipelines.
 
-    mpiexec -n 2 python benchmarks/layouts.py [--gaps] [--json FILE]
+    mpiexec -n 2 python benchmarks/layouts.py [--only PART ...] [--json FILE]
 
-* parts of a matrix (V, T, stair, C, transpose), by its size, on both roads, by grid scope;
-* the same sub-matrix by the number of blocks of the grid: how many are enough;
-* 1 KiB, 1 MiB and 4 MiB of short blocks at a pitch of 512 bytes, by one block;
-* a long message by the size of its chunks, through GPU staging and through host memory.
-
-With ``--gaps`` only short blocks at a pitch of 1024 bytes on the direct road, by one block of 32,
-256 and 1024 threads.
+* ``matrices``: parts of a matrix (V, T, stair, C, transpose), by its size, on both roads, by grid
+  scope;
+* ``blocks``: the largest sub-matrix by the number of blocks of the grid: how many are enough;
+* ``pitched``: 1 KiB, 1 MiB and 4 MiB of short blocks at a pitch of 512 bytes, by one block;
+* ``pipelines``: a long message by the size of its chunks, through GPU staging and through host
+  memory;
+* ``gaps``, only if it is named: short blocks at a pitch of 1024 bytes on the direct road, by one
+  block of 32, 256 and 1024 threads.
 
 One way times, half a round trip; all elements are checked.
 """
@@ -16,7 +17,6 @@ One way times, half a round trip; all elements are checked.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import _grid_types
@@ -37,6 +37,7 @@ GAPS = ((1024, 8), (4096, 512), (32768, 8), (32768, 512), (131072, 512))  # byte
 STRIDED = (1024, 4096) if gmpi.SIMULATOR else (1024, 1 << 20, 4 << 20)
 BLOCKS = (8, 64, 512)
 LONG = 40_000 if gmpi.SIMULATOR else 16 << 20
+PARTS = ("matrices", "blocks", "pitched", "pipelines", "gaps")
 CHUNKS = (4096, 16384) if gmpi.SIMULATOR else tuple(1 << k for k in range(16, 23))
 
 
@@ -98,37 +99,43 @@ def gaps(g: gmpi.Context, comm: MPI.Comm) -> list[dict[str, Any]]:
     ]
 
 
-def shapes(
-    g: gmpi.Context, comm: MPI.Comm, ways: dict[str, int], threads: int
-) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """What one context measures: matrices, numbers of blocks, short blocks at a pitch."""
-    most = roads.most_blocks(g, comm, threads)
-    yield (
-        "matrices",
-        [
-            {"road": road, "n": n, **_grid_types.row(g, comm, name, threads, most, n, handle)}
-            for road, handle in ways.items()
-            for n in SIZES
-            for name in _grid_types.cases(n)
-        ],
-    )
+def matrices(g: gmpi.Context, comm: MPI.Comm, ways: dict[str, int], args: Any) -> list[Any]:
+    most = roads.most_blocks(g, comm, args.threads)
+    return [
+        {
+            "road": road,
+            "n": n,
+            "threads": args.threads,
+            **_grid_types.row(g, comm, name, args.threads, most, n, handle),
+        }
+        for road, handle in ways.items()
+        for n in args.sizes
+        for name in _grid_types.cases(n)
+    ]
+
+
+def blocks(g: gmpi.Context, comm: MPI.Comm, ways: dict[str, int], args: Any) -> list[Any]:
+    most = roads.most_blocks(g, comm, args.threads)
     counts = [1 << k for k in range(most.bit_length()) if 1 << k < most] + [most]
-    yield (
-        "blocks",
-        [
-            {"n": SIZES[-1], **_grid_types.row(g, comm, "sub-matrix", threads, count, SIZES[-1])}
-            for count in counts
-        ],
-    )
-    yield (
-        "pitched",
-        [
-            {"road": road, "size": n, "block": block, **strided(g, comm, n, block, threads, handle)}
-            for road, handle in ways.items()
-            for n in STRIDED
-            for block in BLOCKS
-        ],
-    )
+    n = args.sizes[-1]
+    return [
+        {"n": n, **_grid_types.row(g, comm, "sub-matrix", args.threads, count, n)}
+        for count in counts
+    ]
+
+
+def pitched(g: gmpi.Context, comm: MPI.Comm, ways: dict[str, int], args: Any) -> list[Any]:
+    return [
+        {
+            "road": road,
+            "size": n,
+            "block": block,
+            **strided(g, comm, n, block, args.threads, handle),
+        }
+        for road, handle in ways.items()
+        for n in STRIDED
+        for block in BLOCKS
+    ]
 
 
 def pipelines(comm: MPI.Comm, threads: int) -> list[dict[str, Any]]:
@@ -147,8 +154,10 @@ def pipelines(comm: MPI.Comm, threads: int) -> list[dict[str, Any]]:
 
 def main() -> int:
     args_parser = parser(__doc__ or "")
+    args_parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS[:-1])
     args_parser.add_argument("--threads", type=int, default=32 if gmpi.SIMULATOR else 256)
-    args_parser.add_argument("--gaps", action="store_true", help="only short blocks, by threads")
+    args_parser.add_argument("--roads", nargs="+", default=["direct", "proxied"])
+    args_parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of the matrices")
     args = args_parser.parse_args()
     comm, place, _ = two_ranks(None)
     found: dict[str, Any] = {"benchmark": "layouts", "where": place}
@@ -159,15 +168,17 @@ def main() -> int:
             write_json(args.json, found)
 
     with gmpi.Context(comm, wildcards=False) as g:
-        if args.gaps:
-            keep("gaps", gaps(g, comm))
-            return 0
         other = comm.Dup()
         ways = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
-        for key, rows in shapes(g, comm, ways, args.threads):
-            keep(key, rows)
+        ways = {road: ways[road] for road in args.roads}
+        for key, measure in (("matrices", matrices), ("blocks", blocks), ("pitched", pitched)):
+            if key in args.only:
+                keep(key, measure(g, comm, ways, args))
+        if "gaps" in args.only:
+            keep("gaps", gaps(g, comm))
         other.Free()
-    keep("pipelines", pipelines(comm, args.threads))
+    if "pipelines" in args.only:
+        keep("pipelines", pipelines(comm, args.threads))
     if comm.rank == 0:
         print("# all elements checked: all right")
     return 0

@@ -13,6 +13,7 @@ from device_lib.direct.straight import move_straight
 from device_lib.move.layouts import pack_layout, unpack_layout
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
+    SIMULATOR,
     block_id,
     block_threads,
     device,
@@ -20,28 +21,50 @@ from device_lib.platform.primitives import (
     int64,
     thread_rank,
 )
-from gmpi.contract.grid import PUSH, TAKE, TRANSFER
+from gmpi.contract.grid import COLLECT, PUSH, TRANSFER
 from gmpi.contract.pipelines import NUMBER_SHIFT, PIPELINES_MASK
+
+# Of a grid, so many move a message, however many threads it has. They are enough to fill a link,
+# and a function that packs saves registers of each thread that calls it.
+_BLOCKS = 2 if SIMULATOR else 128
+_THREADS = 16 if SIMULATOR else 256  # of each block
 
 _pipeline = OF_SCOPE["block"]
 _push, _take = make_push(pack_layout), make_take(unpack_layout)
 
 
 @device
-def _execute(ctx, kind, a, b, c, d, e):
-    """The calling thread's part of a job; 0: none of these waits, so none can be aborted."""
-    size = int64(block_threads()) * int64(grid_blocks())
-    rank = int64(block_id()) * int64(block_threads()) + int64(thread_rank())
+def _move(ctx, kind, a, b, c, d, e):
+    threads = min(int64(block_threads()), _THREADS)
+    size = threads * min(int64(grid_blocks()), _BLOCKS)
+    rank = int64(block_id()) * threads + int64(thread_rank())
     if kind == PUSH:
         _push(ctx, a, b, c, d, e, rank, size)
-    elif kind == TAKE:
-        _take(ctx, a, b, c, d, e, rank, size)
     else:
-        take_step(ctx, a, b, c, d, e, rank, size)
+        _take(ctx, a, b, c, d, e, rank, size)
     return 0
 
 
-execute = linked("gmpi_grid_execute", 9, 1, _execute)
+@device
+def _collect(ctx, a, b, c, d, e):
+    size = int64(block_threads()) * int64(grid_blocks())
+    rank = int64(block_id()) * int64(block_threads()) + int64(thread_rank())
+    take_step(ctx, a, b, c, d, e, rank, size)
+    return 0
+
+
+_move_linked = linked("gmpi_grid_move", 9, 1, _move)
+_collect_linked = linked("gmpi_grid_collect", 8, 1, _collect)
+
+
+@device
+def execute(ctx, kind, a, b, c, d, e):
+    """The calling thread's part of a job; 0: none of these waits, so none can be aborted."""
+    if kind == COLLECT:
+        _collect_linked(ctx, a, b, c, d, e)
+    elif thread_rank() < _THREADS and block_id() < _BLOCKS:
+        _move_linked(ctx, kind, a, b, c, d, e)
+    return 0
 
 
 @device
