@@ -41,8 +41,9 @@ MPICH_ONLY = {
         "point_to_point --direct --small", "onesided",
     ],
     2: [
-        "host_side", "onesided --some", "partitioned", "partitioned_made", "partitioned_refused",
-        "onesided_refused", "ENGINE=mpi4py collectives --some", "datatypes --small",
+        "host_side", "onesided --some", "partitioned", "partitioned_made", "partitioned_quick",
+        "partitioned_refused", "onesided_refused",
+        "ENGINE=mpi4py collectives --some", "datatypes --small",
         "TEST_NODES=ab datatypes --small --some", "each_call near messages --some",
         "ENGINE=mpi4py collective_errors",
         f"faults {' '.join(OTHER_FAULTS)}", f"TEST_NODES=ab faults {' '.join(FAR_FAULTS)}",
@@ -153,7 +154,9 @@ FULL_ONLY = {
         *(
             f"{way} {program}"
             for way in ("TEST_NODES=ab", "DEBUG=1", "GPU_STAGING=0", "ROAD=proxied ENGINE=mpi4py")
-            for program in ("partitioned", "partitioned_made", "partitioned_refused")
+            for program in (
+                "partitioned", "partitioned_made", "partitioned_quick", "partitioned_refused"
+            )
         ),
     ],
     3: [

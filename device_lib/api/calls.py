@@ -31,6 +31,7 @@ from device_lib.direct.exchanges import make_exchange
 from device_lib.direct.groups import make_groups
 from device_lib.direct.partitioned import make_partitioned
 from device_lib.direct.partitioned_making import make_making
+from device_lib.direct.partitioned_quick import make_quick_calls
 from device_lib.direct.partitioned_waits import make_partitioned_waits
 from device_lib.direct.pending import link_pending
 from device_lib.direct.pending_starts import link_pending_starts, make_pending_starts
@@ -72,6 +73,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     refused = make_refused(report)
     complete_open = direct.complete_open
     partitioned = make_partitioned(scope, groups)
+    quick = make_quick_calls(scope, partitioned)
     waits = make_partitioned_waits(scope, partitioned, requests.help_others, direct.go_on)
     finishing = make_finishing(scope, requests, direct, waits)
     finish, wait, perform = finishing.finish, finishing.wait, finishing.perform
@@ -197,11 +199,11 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     # --- partitioned requests (MPI 4.1 chapter 4) -------------------------------------------------
 
     making = make_making(scope, requests)
-    ends = make_partitioned_calls(partitioned, making)
+    ends = make_partitioned_calls(quick, making)
     opening = SimpleNamespace(
         open_scattered=open_scattered, send=direct.send, receive=direct.receive
     )
-    persistent = make_persistent(scope, requests, opening, partitioned.start)
+    persistent = make_persistent(scope, requests, opening, quick.start)
     others = SimpleNamespace(
         perform=perform, free_persistent=persistent.free_persistent, free_partitioned=making.free
     )

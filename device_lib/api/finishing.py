@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 from device_lib.direct.claims import LOST, NOT_YET
 from device_lib.direct.how import KEEP, ONE_LOOK, WAIT
-from device_lib.direct.partitioned_waits import KEEP as KEEP_ACTIVE
+from device_lib.direct.partitioned_checks import KEEP as KEEP_ACTIVE
 from device_lib.direct.persistent_rows import make_rounds
 from device_lib.direct.rows import is_direct_handle
 from device_lib.platform import primitives as gpu

@@ -29,7 +29,7 @@ def make_partitioned_calls(partitioned: SimpleNamespace, making: SimpleNamespace
     """The calls of one scope.
 
     Args:
-        partitioned: ``direct.partitioned``.
+        partitioned: of ``direct.partitioned_quick``.
         making: ``direct.partitioned_making``.
     """
     make_one = making.make

@@ -1,9 +1,9 @@
 """Calls of partitioned requests (MPI 4.1 chapter 4); all threads of a scope make them together.
 
-Written for latency. Each thread reads the request's row itself, in a few wide loads, so that no
-thread waits for another's answer; one barrier with a vote tells whether all of them have found the
-ordinary case. What is not ordinary goes to a function of its own. Every call begins with a barrier,
-so none needs one at its end.
+What these do with any request: ``partitioned_quick`` comes first. Each thread reads the request's
+row itself, in a few wide loads, so that no thread waits for another's answer; one barrier with a
+vote tells whether all of them have found packets. What else there is goes to a function of its own.
+Every call begins with a barrier, so none needs one at its end.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -160,22 +160,6 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
             gpu.store_gpu(marks, number << p.MARK_SHIFT | p.SENT)
         return SUCCESS
 
-    ready_linked = part("pready", 5, 1, ready)
-
-    @device
-    def ready_range(ctx, low, high, request):
-        result = SUCCESS
-        partition = low
-        if low > high:
-            sync()
-            if leads():
-                report_linked(ctx, OP_PREADY, request, low, ERR_ARG)
-            return ERR_ARG
-        while partition <= high and result == SUCCESS:
-            result = ready_linked(ctx, partition, request)
-            partition += gpu.opaque(1)
-        return result
-
     # --- GMPI_Parrived --------------------------------------------------------------------------
 
     @device
@@ -269,15 +253,12 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
             gpu.store_gpu(marks, number << p.MARK_SHIFT | p.TAKEN)
         return 1
 
-    arrived_linked = part("parrived", 5, 1, arrived)
-
-    start_linked = part("start", 4, 1, start)
-    range_linked = part("ready_range", 6, 1, ready_range)
     return SimpleNamespace(
-        start=start_linked,
-        ready=ready_linked,
-        ready_range=range_linked,
-        arrived=arrived_linked,
+        report=report_linked,
+        start=part("start_any", 4, 1, start),
+        ready=part("ready_any", 5, 1, ready),
+        arrived=part("arrived_any", 5, 1, arrived),
+        arrived_otherwise=arrived_otherwise_linked,
         look=look_linked,
         look_at_all=look_at_all,
         store_late=store_late,

@@ -14,7 +14,8 @@ from gmpi.contract.constants import ERR_ARG, ERR_REQUEST, SUCCESS
 from gmpi.contract.wire import CONTROL_ABORT
 
 LOOKS = 2 if gpu.SIMULATOR else 16  # before a call finds that the other end has not come
-_NEXT = 3  # added to STATE of an inactive request: the next round, ACTIVE
+NEXT = 3  # added to STATE of an inactive request: the next round, ACTIVE
+KEEP = 2  # in place of ``once``: looks once, and leaves a request active that is complete
 
 
 # What a call has found that is not ordinary.
@@ -50,7 +51,7 @@ def start_one(ctx, request):
     mode = mode_of(shape)
     if mode == p.FAILED:
         return shape >> p.FAILURE_SHIFT & 0xFF
-    state += _NEXT
+    state += NEXT
     gpu.store_gpu(row + p.STATE, state)
     if shape & p.SENDS == 0:
         if mode == p.OPENING:

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from device_lib.direct.groups import error_of_groups
 from device_lib.direct.late import count_late
 from device_lib.direct.late_waits import make_late_waits
+from device_lib.direct.partitioned_checks import KEEP
+from device_lib.direct.partitioned_quick import make_quick_wait
 from device_lib.direct.partitions import is_ours, mode_of, row_of
 from device_lib.direct.persistent_rows import is_inactive_row
 from device_lib.platform import primitives as gpu
@@ -22,7 +24,6 @@ from gmpi.contract import wire
 from gmpi.contract.constants import BYTE, ERR_REQUEST, SUCCESS
 
 _LOOKS = 2 if gpu.SIMULATOR else 16  # at each of its packets, in one pass over all partitions
-KEEP = 2  # in place of ``once``: looks once, and leaves a request active that is complete
 
 # What one pass has found.
 _GOES_ON = 0
@@ -238,7 +239,7 @@ def make_partitioned_waits(
     finish_rest_linked = part("finish_rest", 5, 3, finish_rest)
 
     @device
-    def finish_quick(ctx, request, once):
+    def finish_any(ctx, request, once):
         sync()
         row = row_of(ctx, request)
         owner, state = gpu.load_pair_gpu(row + p.OWNER)
@@ -268,5 +269,5 @@ def make_partitioned_waits(
                 return finish_rest_linked(ctx, request, once)
         return conclude(ctx, request, _DONE, SUCCESS, once)
 
-    finish = part("finish", 5, 3, finish_quick)
-    return SimpleNamespace(finish=finish)
+    finish_linked = part("finish_any", 5, 3, finish_any)
+    return SimpleNamespace(finish=make_quick_wait(scope, finish_linked))

@@ -108,6 +108,7 @@ itemsize_of = _twin.itemsize_of
 describe = _twin.describe
 memory_space = _twin.memory_space
 is_private = _twin.is_private
+as_it_stands = _twin.as_it_stands
 opaque = _twin.opaque
 # Where a sum or a product may need more than 64 bits: ``+`` and ``*`` must not overflow.
 wrapping_add = _twin.wrapping_add

@@ -63,7 +63,14 @@ COUNT = 112  # elements of all partitions
 LATE_COUNT = 120  # partitions that are ready and not stored; 1: receives that have not been opened
 ASKED = 128  # calls of Parrived that have found nothing; for reports
 ASKED_BLOCK = 136  # of the last one
-assert ASKED_BLOCK + 8 <= PARTITIONED_ROW_BYTES
+# What ``device_lib/direct/partitioned_quick`` reads through the nearest cache: two sectors, each of
+# which is that of a request, or of none. Nothing in them changes while the request lives.
+QUICK = 160  # the handle, USER, PLACE, NBYTES | STRIDE << QUICK_SHIFT
+QUICK_MORE = 192  # the handle, MARKS, CREDIT, partitions | whether it sends << QUICK_SHIFT
+QUICK_SHIFT = 32
+SECTOR_BYTES = 32  # that a cache has as a whole, or not at all
+assert ASKED_BLOCK < QUICK and QUICK % SECTOR_BYTES == 0 and QUICK_MORE % SECTOR_BYTES == 0
+assert QUICK_MORE + SECTOR_BYTES <= PARTITIONED_ROW_BYTES
 # The same places, where partitions travel by the proxies:
 GROUPS_AT = PLACE  # the groups' records
 GROUP_PARTITIONS = STRIDE  # partitions of ours in a group; the last one may have fewer

@@ -338,6 +338,7 @@ class Partitioned(Known):
     def _fail(self, end: End, error: int) -> None:
         """Its calls return the error class."""
         shape = self._rows.shape_word(end, p.FAILED, error << p.FAILURE_SHIFT)
+        self._rows.write_quick(end, 0)
         self._memory.write(self._rows.row(end.index) + p.SHAPE, np.array([shape], np.int64))
         self._opened(end)
 

@@ -187,6 +187,7 @@ class Rows:
 
     def give_back(self, end: End) -> None:
         """The row may be another end's."""
+        self.write_quick(end, 0)
         self._memory.write(self.row(end.index) + p.OWNER, np.zeros(1, np.int64))
         self._free.append(end.index)
 
@@ -247,6 +248,36 @@ class Rows:
         self._memory.write(row + p.PLACE, np.array([place, stride, credit], np.int64))
         self._memory.write(row + p.FLAGS, np.array([flags, *theirs], np.int64))
         self._memory.write(row + p.SHAPE, np.array([shape], np.int64))
+        if _is_quick(end.shape, shape):
+            self._write_quick_fields(end, place, stride, credit)
+            self.write_quick(end, end.handle)
+
+    def _write_quick_fields(self, end: End, place: int, stride: int, credit: int) -> None:
+        shape, row = end.shape, self.row(end.index)
+        marks = self._memory.fetch(row + p.MARKS, 8).view(np.int64)[0]
+        sizes = shape.nbytes | stride << p.QUICK_SHIFT
+        first = shape.address, place, sizes
+        more = marks, credit, shape.partitions | shape.sends << p.QUICK_SHIFT
+        self._memory.write(row + p.QUICK + 8, np.array(first, np.int64))
+        self._memory.write(row + p.QUICK_MORE + 8, np.array(more, np.int64))
+
+    def write_quick(self, end: End, handle: int) -> None:
+        """Says whose the sectors for quick calls are; 0: nobody's. Whoever has read a handle there
+        finds what belongs to it."""
+        row = self.row(end.index)
+        self._memory.write(row + p.QUICK, np.array([handle], np.int64))
+        self._memory.write(row + p.QUICK_MORE, np.array([handle], np.int64))
+
+
+def _is_quick(shape: Shape, word: int) -> bool:
+    """Whether its partitions are packets of whole words, each of which is one of the other end's.
+
+    Args:
+        word: of its row.
+    """
+    packets = word >> p.MODE_SHIFT & p.MODE_MASK == p.PACKETS
+    fits = shape.sends or word & p.EQUAL != 0
+    return packets and fits and (shape.address | shape.nbytes) & 3 == 0
 
 
 def _signed(word: int) -> int:

@@ -1,0 +1,244 @@
+"""Calls of partitioned requests whose partitions are short: what most calls are.
+
+A partition in packets, of whole words, with at most one packet for each thread. The host says in
+two sectors of a row which requests may be such. A call of any other kind has done nothing when it
+goes on in ``partitioned``, or in ``partitioned_waits``.
+
+Nothing here is longer than it must be: a warp that is alone on its multiprocessor takes some five
+cycles for each instruction, and what lies between a packet that comes and the answer that goes is
+part of every round trip. So numbers of rounds are compared by their low 32 bits, there is no loop
+but that which waits, and memory is asked once: what never changes is read through the nearest
+cache, which answers in a tenth of the time, and all else at the same time. A sector that the cache
+has had from before the request was there names another one, or none; then it is emptied.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct import partitioned_checks as checks
+from device_lib.direct.partitions import mark_of, row_of
+from device_lib.move.copy import load_words, store_words
+from device_lib.platform import primitives as gpu
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import device, int64, uint32
+from device_lib.platform.scope import Scope
+from device_lib.proxied.closing import COMPLETED
+from gmpi.contract import partitions as p
+from gmpi.contract.constants import ERR_ARG, SUCCESS
+from gmpi.contract.wire import LOW_32, OP_PREADY, PACKET_BYTES, PACKET_PAYLOAD
+
+_SENDS = 1 << p.QUICK_SHIFT
+# For a packet, in one call of Parrived. A round trip is to end before a call has given up.
+_LOOKS = 2 if gpu.SIMULATOR else 24
+
+
+@device
+def _inbox_of(place, packet, stride, number, partition, partitions):
+    """Where a packet is: ``inbox_of``, of what fits into 32 bits."""
+    turn = uint32(uint32(number & uint32(1)) * partitions + uint32(partition))
+    return place + int64(uint32(turn * stride + packet * uint32(PACKET_BYTES)))
+
+
+@device
+def _mark(state, what):
+    """Of the round of an active request."""
+    return (state ^ p.ACTIVE) << (p.MARK_SHIFT - p.ROUND_SHIFT) | what
+
+
+@device
+def _refresh(row, request, seen, also):
+    """Has the nearest cache read a row again, if what it has is older than the request; one
+    thread."""
+    if (seen != request or also != request) and gpu.load_gpu(row + p.QUICK_MORE) == request:
+        gpu.fence_gpu()
+
+
+def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
+    """Start, Pready and Parrived for one scope, all of whose threads call them together.
+
+    Args:
+        calls: of ``partitioned``: what any request needs.
+    """
+    rank, size, leads = scope.rank, scope.size, scope.leads
+    sync, sync_or = scope.sync, scope.sync_or
+    start_any, ready_any, arrived_any = calls.start, calls.ready, calls.arrived
+    report, arrived_otherwise = calls.report, calls.arrived_otherwise
+    part = parts_of(scope.name, "gmpi_partitioned")
+
+    @device
+    def room():
+        """Bytes of a partition, at most: a packet for each thread."""
+        return uint32(uint32(size()) * uint32(PACKET_PAYLOAD))
+
+    @device
+    def start(ctx, request):
+        sync()
+        row = row_of(ctx, request)
+        owner, state = gpu.load_pair_gpu(row + p.OWNER)
+        seen, marks = gpu.load_16(row + p.QUICK_MORE)
+        credit, total = gpu.load_16(row + p.QUICK_MORE + 16)
+        if sync_or(0 if seen == request and state & p.ACTIVE == 0 else 1):
+            if rank() == 0:
+                _refresh(row, request, seen, request)
+            return start_any(ctx, request)
+        if rank() == 0:
+            state += checks.NEXT
+            gpu.store_gpu(row + p.STATE, state)
+            if total & _SENDS == 0:
+                gpu.store_sys(credit, state >> p.ROUND_SHIFT)
+        return SUCCESS
+
+    @device
+    def ready(ctx, partition, request):
+        packet = uint32(rank())
+        begin = uint32(packet * uint32(PACKET_PAYLOAD))
+        sync()  # what other threads wrote to the buffer
+        row = row_of(ctx, request)
+        also, marks = gpu.load_16(row + p.QUICK_MORE)
+        credit, total = gpu.load_16(row + p.QUICK_MORE + 16)
+        seen, user = gpu.load_16(row + p.QUICK)
+        place, sizes = gpu.load_16(row + p.QUICK + 16)
+        left = uint32(sizes)
+        bad = 1
+        low = word = to = state = int64(0)
+        good = seen == request and also == request and total & _SENDS != 0 and left <= room()
+        if good and partition >= 0 and partition < int64(uint32(total)):
+            started = uint32(gpu.load_sys(credit))
+            marks += partition * p.MARK_BYTES
+            mark = uint32(gpu.load_gpu(marks) >> p.MARK_SHIFT)
+            low, word = load_words(user + partition * int64(left), left, begin)
+            # Last: nobody waits for it before all others are under way.
+            owner, state = gpu.load_pair_gpu(row + p.OWNER)
+            number = uint32(state >> p.ROUND_SHIFT)
+            stride = uint32(sizes >> p.QUICK_SHIFT)
+            to = _inbox_of(place, packet, stride, number, partition, uint32(total))
+            word |= int64(mark_of(number)) << 32
+            # ``may_store``
+            if mark != number and uint32(started + uint32(1) - number) < uint32(1 << 31):
+                bad = 1 - int64(state & p.ACTIVE)
+        if sync_or(bad):
+            if packet == 0:
+                _refresh(row, request, seen, also)
+            return ready_any(ctx, partition, request)
+        gpu.write_packet_if(to, low, word, begin < left or packet == 0)
+        if packet == 0:  # all have read their bytes
+            gpu.store_gpu(marks, _mark(state, p.SENT))
+        return SUCCESS
+
+    @device
+    def arrived(ctx, partition, request):
+        packet = uint32(rank())
+        begin = uint32(packet * uint32(PACKET_PAYLOAD))
+        fences = gpu.grid_blocks() > 1 or size() < gpu.block_threads()
+        sync()  # what other threads still read from the buffer
+        row = row_of(ctx, request)
+        owner, state = gpu.load_pair_gpu(row + p.OWNER)
+        also, marks = gpu.load_16(row + p.QUICK_MORE)
+        credit, total = gpu.load_16(row + p.QUICK_MORE + 16)
+        seen, user = gpu.load_16(row + p.QUICK)
+        place, sizes = gpu.load_16(row + p.QUICK + 16)
+        left = uint32(sizes)
+        missing = 1
+        good = seen == request and also == request and total & _SENDS == 0 and left <= room()
+        if good and state & p.ACTIVE != 0 and partition >= 0 and partition < int64(uint32(total)):
+            marks += partition * p.MARK_BYTES
+            mark = uint32(gpu.load_gpu(marks) >> p.MARK_SHIFT)
+            number = uint32(state >> p.ROUND_SHIFT)
+            stride = uint32(sizes >> p.QUICK_SHIFT)
+            at = _inbox_of(place, packet, stride, number, partition, uint32(total))
+            wanted = uint32(mark_of(number))
+            mine = begin < left or packet == 0
+            low, word = gpu.read_packet_if(at, int64(wanted) << 32, mine)
+            target = user + partition * int64(left)
+            missing = 0
+            if mark != number:
+                tried = _LOOKS
+                while uint32(word >> 32) != wanted and tried > 1:
+                    gpu.as_it_stands()
+                    gpu.spin()
+                    low, word = gpu.read_packet(at)
+                    tried -= gpu.opaque(1)
+                if uint32(word >> 32) != wanted:
+                    missing = 1
+                else:
+                    store_words(target, low, word & LOW_32, left, begin)
+        if sync_or(missing):
+            if good:
+                return arrived_otherwise(ctx, partition, request)
+            if packet == 0:
+                _refresh(row, request, seen, also)
+            return arrived_any(ctx, partition, request)
+        if packet == 0:
+            if fences:
+                gpu.fence_gpu()  # what has been stored to the buffer
+            gpu.store_gpu(marks, _mark(state, p.TAKEN))
+        return 1
+
+    ready_linked = part("pready", 5, 1, ready)
+
+    @device
+    def ready_range(ctx, low, high, request):
+        result = SUCCESS
+        partition = low
+        if low > high:
+            sync()
+            if leads():
+                report(ctx, OP_PREADY, request, low, ERR_ARG)
+            return ERR_ARG
+        while partition <= high and result == SUCCESS:
+            result = ready_linked(ctx, partition, request)
+            partition += gpu.opaque(1)
+        return result
+
+    return SimpleNamespace(
+        start=part("start", 4, 1, start),
+        ready=ready_linked,
+        ready_range=part("ready_range", 6, 1, ready_range),
+        arrived=part("parrived", 5, 1, arrived),
+    )
+
+
+def make_quick_wait(scope: Scope, finish_any: Callable) -> Callable:
+    """Wait and Test, likewise: (ctx, request, how) -> (outcome, count, origin).
+
+    Args:
+        finish_any: that of ``partitioned_waits``.
+    """
+    rank, size = scope.rank, scope.size
+    sync, sync_or = scope.sync, scope.sync_or
+
+    @device
+    def finish(ctx, request, once):
+        partition = uint32(rank())
+        sync()
+        row = row_of(ctx, request)
+        owner, state = gpu.load_pair_gpu(row + p.OWNER)
+        seen, marks = gpu.load_16(row + p.QUICK_MORE)
+        credit, total = gpu.load_16(row + p.QUICK_MORE + 16)
+        nbytes = gpu.load_gpu(row + p.NBYTES)
+        origin = gpu.load_gpu(row + p.ORIGIN)
+        count = gpu.load_gpu(row + p.COUNT)
+        left = 1
+        if seen == request and state & p.ACTIVE != 0:
+            wanted = _mark(state, p.SENT if total & _SENDS != 0 else p.TAKEN)
+            left = 0
+            while partition < uint32(total):
+                if gpu.load_gpu(marks + int64(partition) * p.MARK_BYTES) != wanted:
+                    left = 1
+                partition = uint32(partition + uint32(size()))
+        if sync_or(left):
+            if rank() == 0:
+                _refresh(row, request, seen, request)
+            return finish_any(ctx, request, once)
+        if gpu.grid_blocks() > 1 or size() < gpu.block_threads():
+            if rank() == 0:
+                gpu.fence_gpu()  # what those stored who have taken the partitions
+            sync()
+        if rank() == 0 and once != checks.KEEP:
+            gpu.store_gpu(row + p.STATE, state ^ p.ACTIVE)
+        return COMPLETED | nbytes * int64(uint32(total)), count, origin
+
+    return parts_of(scope.name, "gmpi_partitioned")("finish", 5, 3, finish)  # type: ignore[no-any-return]
