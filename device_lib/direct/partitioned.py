@@ -258,7 +258,6 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         start=part("start_any", 4, 1, start),
         ready=part("ready_any", 5, 1, ready),
         arrived=part("arrived_any", 5, 1, arrived),
-        arrived_otherwise=arrived_otherwise_linked,
         look=look_linked,
         look_at_all=look_at_all,
         store_late=store_late,

@@ -1,15 +1,17 @@
-"""Calls of partitioned requests whose partitions are short: what most calls are.
+"""Calls of partitioned requests in packets of whole words: what most calls are.
 
-A partition in packets, of whole words, with at most one packet for each thread. The host says in
-two sectors of a row which requests may be such. A call of any other kind has done nothing when it
-goes on in ``partitioned``, or in ``partitioned_waits``.
+The host says in two sectors of a row which requests may be such. A call of any other kind has done
+nothing when it goes on in ``partitioned``, or in ``partitioned_waits``.
 
 Nothing here is longer than it must be: a warp that is alone on its multiprocessor takes some five
 cycles for each instruction, and what lies between a packet that comes and the answer that goes is
-part of every round trip. So numbers of rounds are compared by their low 32 bits, there is no loop
-but that which waits, and memory is asked once: what never changes is read through the nearest
-cache, which answers in a tenth of the time, and all else at the same time. A sector that the cache
-has had from before the request was there names another one, or none; then it is emptied.
+part of every round trip. So numbers of rounds are compared by their low 32 bits, a thread's first
+packet is moved without a loop, and memory is asked once: what never changes is read through the
+nearest cache, which answers in a tenth of the time, and all else at the same time. A sector that
+the cache has had from before the request was there names another one, or none; then it is emptied.
+
+A Parrived that finds nothing returns soon, and only now and then does what any wait does for
+others: what comes meanwhile would have to wait for that.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -19,16 +21,17 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import partitioned_checks as checks
-from device_lib.direct.partitions import mark_of, row_of
+from device_lib.direct.partitions import mark_of, packets_of, put_rest, row_of, take
 from device_lib.move.copy import load_words, store_words
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import Scope
 from device_lib.proxied.closing import COMPLETED
+from device_lib.proxied.pacing import may_look_at_host
 from gmpi.contract import partitions as p
 from gmpi.contract.constants import ERR_ARG, SUCCESS
-from gmpi.contract.wire import LOW_32, OP_PREADY, PACKET_BYTES, PACKET_PAYLOAD
+from gmpi.contract.wire import DEVICE_LATE, LOW_32, OP_PREADY, PACKET_BYTES, PACKET_PAYLOAD
 
 _SENDS = 1 << p.QUICK_SHIFT
 # For a packet, in one call of Parrived. A round trip is to end before a call has given up.
@@ -65,13 +68,20 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
     rank, size, leads = scope.rank, scope.size, scope.leads
     sync, sync_or = scope.sync, scope.sync_or
     start_any, ready_any, arrived_any = calls.start, calls.ready, calls.arrived
-    report, arrived_otherwise = calls.report, calls.arrived_otherwise
+    report = calls.report
     part = parts_of(scope.name, "gmpi_partitioned")
 
     @device
     def room():
-        """Bytes of a partition, at most: a packet for each thread."""
+        """Bytes of which each thread has at most one packet."""
         return uint32(uint32(size()) * uint32(PACKET_PAYLOAD))
+
+    @device
+    def look_around(ctx, row):
+        """Whether a call that has found nothing is to do what any wait does; thread 0."""
+        gpu.store_gpu(row + p.ASKED_BLOCK, gpu.block_id())
+        gpu.count_gpu(row + p.ASKED, 1)
+        return 1 if gpu.load_gpu(ctx.device + DEVICE_LATE) > 0 or may_look_at_host() else 0
 
     @device
     def start(ctx, request):
@@ -104,7 +114,7 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
         left = uint32(sizes)
         bad = 1
         low = word = to = state = int64(0)
-        good = seen == request and also == request and total & _SENDS != 0 and left <= room()
+        good = seen == request and also == request and total & _SENDS != 0
         if good and partition >= 0 and partition < int64(uint32(total)):
             started = uint32(gpu.load_sys(credit))
             marks += partition * p.MARK_BYTES
@@ -124,6 +134,11 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
                 _refresh(row, request, seen, also)
             return ready_any(ctx, partition, request)
         gpu.write_packet_if(to, low, word, begin < left or packet == 0)
+        if left > room():
+            to -= int64(packet) * PACKET_BYTES
+            user += partition * int64(left)
+            put_rest(to, user, int64(left), state >> p.ROUND_SHIFT, int64(packet) + size(), size())
+            sync()
         if packet == 0:  # all have read their bytes
             gpu.store_gpu(marks, _mark(state, p.SENT))
         return SUCCESS
@@ -142,8 +157,10 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
         place, sizes = gpu.load_16(row + p.QUICK + 16)
         left = uint32(sizes)
         missing = 1
-        good = seen == request and also == request and total & _SENDS == 0 and left <= room()
-        if good and state & p.ACTIVE != 0 and partition >= 0 and partition < int64(uint32(total)):
+        good = seen == request and also == request and total & _SENDS == 0
+        good = good and state & p.ACTIVE != 0
+        good = good and partition >= 0 and partition < int64(uint32(total))
+        if good:
             marks += partition * p.MARK_BYTES
             mark = uint32(gpu.load_gpu(marks) >> p.MARK_SHIFT)
             number = uint32(state >> p.ROUND_SHIFT)
@@ -165,12 +182,22 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
                     missing = 1
                 else:
                     store_words(target, low, word & LOW_32, left, begin)
+                    if left > room():
+                        at -= int64(packet) * PACKET_BYTES
+                        end = packets_of(int64(left))
+                        missing = take(
+                            at, target, int64(left), state >> p.ROUND_SHIFT, int64(size()), end,
+                            int64(packet), size(), _LOOKS,
+                        )  # fmt: skip
         if sync_or(missing):
-            if good:
-                return arrived_otherwise(ctx, partition, request)
+            other = 0 if good else 1  # threads may have seen a request before and after it opened
             if packet == 0:
                 _refresh(row, request, seen, also)
-            return arrived_any(ctx, partition, request)
+                if good:
+                    other = look_around(ctx, row)
+            if sync_or(other):
+                return arrived_any(ctx, partition, request)
+            return 0
         if packet == 0:
             if fences:
                 gpu.fence_gpu()  # what has been stored to the buffer

@@ -92,12 +92,17 @@ def put(at, source, nbytes, number, rank, size, low, high):
     Args:
         low, high: payload of packet ``rank``, which the caller has loaded, if there is one.
     """
+    if rank < packets_of(nbytes):
+        mark = mark_of(number) << 32
+        gpu.write_packet(at + rank * wire.PACKET_BYTES, low, high & wire.LOW_32 | mark)
+    put_rest(at, source, nbytes, number, rank + size, size)
+
+
+@device
+def put_rest(at, source, nbytes, number, packet, size):
+    """Stores every ``size``-th packet, from one on."""
     mark = mark_of(number) << 32
     count = packets_of(nbytes)
-    packet = rank
-    if packet < count:
-        gpu.write_packet(at + packet * wire.PACKET_BYTES, low, high & wire.LOW_32 | mark)
-        packet += size
     if source & 3 == 0:  # four loads under way at once
         last = count - 1 - 3 * size  # the last packet may not be full
         step = size * wire.PACKET_PAYLOAD

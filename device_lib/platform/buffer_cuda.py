@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from llvmlite import ir
-from numba.cuda import cgutils, types
+from numba.cuda import types
 from numba.cuda.core.errors import TypingError
 from numba.cuda.extending import intrinsic
 from numba.cuda.np.arrayobj import populate_array
@@ -15,6 +15,13 @@ from device_lib.platform.ptx import pack_tuple
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
 _TRIPLE = types.UniTuple(types.int64, 3)
+
+
+def _local(builder, kind):
+    """Memory of the calling thread's stack. Numba's own is cleared first, by all threads, also by
+    those that never come to where it is used: of 1024 threads that is 180 KB in an exchange."""
+    with builder.goto_entry_block():
+        return builder.alloca(kind)
 
 
 @intrinsic
@@ -29,7 +36,7 @@ def buffer_of(typingctx, buffer):
 
         def from_tuple(context, builder, sig, args):
             kind = ir.ArrayType(_I64, buffer.count)
-            words = cgutils.alloca_once(builder, kind)
+            words = _local(builder, kind)
             builder.store(args[0], words)
             size = ir.Constant(_I64, 8 * buffer.count)
             address = builder.ptrtoint(words, _I64)
@@ -131,7 +138,7 @@ def describe(typingctx, buffer, address, room, strided):
     whole = types.int64 if isinstance(buffer, types.Integer) else buffer
 
     def emit(context, builder, sig, args):
-        words = cgutils.alloca_once(builder, ir.ArrayType(_I64, 4 + 2 * rank))
+        words = _local(builder, ir.ArrayType(_I64, 4 + 2 * rank))
 
         def put(index, value):
             zero = ir.Constant(_I64, 0)

@@ -68,10 +68,10 @@ CELLS_BYTES = DEPTH * CELL_BYTES
 STAGED_BYTES = 1 << 20  # of a staging buffer: two rounds of a long message
 PART_BYTES = 1 << 17  # of a part: what one block pushes, and takes, in one piece
 LEAST_ROUND = 2  # log2 of the parts of a round in one staging buffer
-MOST_BUFFERS = 3  # log2 of how many staging buffers a grid takes for a message
+MOST_BUFFERS = 4  # log2 of how many staging buffers a grid takes for a message
 ROUND_SHIFT = 48
 STRAIGHT = 1 << 8  # beside log2 of a round's parts: the whole message goes to the user's buffer
-STAGED = 16  # staging buffers
+STAGED = 32  # staging buffers; a bit each
 assert 2 * PART_BYTES << LEAST_ROUND == STAGED_BYTES
 
 NUMBERS = (1 << 31) - 1  # all bits of a number
