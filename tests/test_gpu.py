@@ -31,7 +31,7 @@ PROGRAMS = [
     "ENGINE=mpi4py persistent", "partitioned --some", "partitioned_made", "partitioned_quick",
     "partitioned_refused", "ROAD=proxied partitioned --some", "grid", "grid --direct", "traced",
     "waits --small", "narrow --some", "no_any_tag --small", "arrays", "bad_input", "host_side",
-    "stress", "direct", "gaps", "each_size", "direct_blocks",
+    "stress", "direct", "gaps", "each_size", "direct_blocks", "interleaved",
     "direct_pending",
     "random_blocks --direct --seeds=12:16", "freed", "freed --direct", "traced_requests",
 ]  # fmt: skip

@@ -57,7 +57,7 @@ MPICH_ONLY = {
         "blocks", "random_blocks --seeds=0:4",
         "ENGINE=mpi4py random_blocks --seeds=8:10", "random_blocks --narrow --seeds=24:26",
         "counts", "neighbours", "random_counts --seeds=0:3", "random_counts --narrow --seeds=4:6",
-        "exchanges --some", "counts --direct", "direct_blocks short_reduces",
+        "exchanges --some", "counts --direct", "direct_blocks short_reduces", "interleaved",
         "random_blocks --direct --seeds=102:104",
         "random_requests --seeds=5:7",
         "planted", "direct --some", "gaps --some", "each_size --some",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from device_lib.move.interleaved import interleaved, make_interleaved
 from device_lib.move.pack_part import pack_part, part_begin, unpack_part
 from device_lib.platform.context import datatype_address, layouts_address
 from device_lib.platform.divide import LIMIT, divide_wide, product
@@ -154,6 +155,30 @@ def finish_view(layout, lane, lanes):
 
 def _make_move(unpack: bool) -> Callable:
     move_part = unpack_part if unpack else pack_part
+    move_interleaved = make_interleaved(unpack)
+
+    @device
+    def move_one(user, row, descriptor, origin, begin, end, whole, rank, size):
+        """The same of a datatype of one part, which repeats by itself.
+
+        Args:
+            origin: address at which byte 0 of the message would be.
+            whole: bytes of an element.
+        """
+        first = last = end
+        if end > whole:
+            first, last = interleaved(row, descriptor, user, origin, begin, end)
+        if first < last:
+            move_interleaved(descriptor, user, origin, first, last, rank, size)
+        count = 2 if end > whole else 1
+        low, high = begin, first
+        turn = 0
+        while turn < 2:
+            if low < high:
+                move_part(descriptor, user, origin, low, high, count, rank, size)
+            low, high = last, end
+            turn += opaque(1)
+        return 0
 
     @device
     def move(user, row, packed, begin, end, rank, size):
@@ -168,31 +193,24 @@ def _make_move(unpack: bool) -> Callable:
         parts = load_gpu(row + layouts.TYPE_PARTS)
         descriptors = load_gpu(row + layouts.TYPE_DESCRIPTORS)
         origin = packed - begin
-        element = 0
-        step = end  # one part repeats by itself
-        if parts > 1:
-            element, rest = divide_wide(begin, whole)
-            step = whole
+        if parts == 1:
+            return move_one(user, row, descriptors, origin, begin, end, whole, rank, size)
+        element, rest = divide_wide(begin, whole)
         first = element * whole
         part = 0
         while first < end:
             descriptor = descriptors + part * DESCRIPTOR_BYTES
             at = first + part_begin(descriptor)
             low = max(begin, at) - at
-            high = end - at
-            count = 1
-            if parts > 1:
-                high = min(high, load_8(descriptor + D_SIZE))
-            elif end > whole:
-                count = 2
+            high = min(end - at, load_8(descriptor + D_SIZE))
             if low < high:
                 move_part(
-                    descriptor, user + element * extent, origin + at, low, high, count, rank, size
+                    descriptor, user + element * extent, origin + at, low, high, 1, rank, size
                 )
             part += 1
             if part == parts:
                 part = 0
-                first += step
+                first += whole
                 element += opaque(1)
         return 0
 
