@@ -157,6 +157,7 @@ def _make_move(unpack: bool) -> Callable:
     move_part = unpack_part if unpack else pack_part
     move_interleaved = make_interleaved(unpack)
 
+    # wide: every mover has these
     @device
     def move_one(user, row, descriptor, origin, begin, end, whole, rank, size):
         """The same of a datatype of one part, which repeats by itself.
