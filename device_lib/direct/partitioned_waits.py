@@ -228,6 +228,8 @@ def make_partitioned_waits(
             looked, error = pacing.look_for_all(ctx, gpu.timer_ns(), False)
         sync()
         error, looked, unused = broadcast_3(error, looked, 0)
+        if found == _GOES_ON and once != 0 and error == 0:
+            go_on(ctx, slots.guess(ctx))  # who only tests must go on with others all the same
         if looked != 0 and error == 0:
             help_others(ctx)
         if handle > 0:

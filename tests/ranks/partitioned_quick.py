@@ -16,6 +16,7 @@ from gmpi import (
     GMPI_Pready_range,
     GMPI_Request_get_status,
     GMPI_Start,
+    GMPI_Test,
     GMPI_Testall,
     GMPI_Wait,
 )
@@ -135,6 +136,56 @@ def sends_that_are_rounds_ahead(g: gmpi.Context) -> None:
     if PREVIOUS % 2 == 1:
         receive_rounds[1, THREADS](g.device, recv, back, found)
     g.synchronize()
+    g.Request_free(send)
+    g.Request_free(recv)
+
+
+# wide: a kernel
+@cuda.jit
+def test_only(ctx, send, recv, out, rounds):
+    """The last round is late, and nothing but tests of another request can store it."""
+    GMPI_Start(ctx, recv)
+    for i in range(rounds):
+        GMPI_Start(ctx, send)
+        out[cuda.threadIdx.x] = i + 1
+        GMPI_Pready(ctx, 0, send)
+        if i + 1 < rounds:
+            GMPI_Wait(ctx, send)
+    done = False
+    while not done:
+        done = GMPI_Test(ctx, recv)[0]
+    GMPI_Wait(ctx, send)
+
+
+# wide: a kernel
+@cuda.jit
+def receive_and_answer(ctx, send, recv, back, found):
+    for i in range(found.shape[0]):
+        GMPI_Start(ctx, recv)
+        while not GMPI_Parrived(ctx, recv, 0):
+            pass
+        found[i, cuda.threadIdx.x] = back[cuda.threadIdx.x]
+        GMPI_Wait(ctx, recv)
+    GMPI_Start(ctx, send)
+    GMPI_Pready(ctx, 0, send)
+    GMPI_Wait(ctx, send)
+
+
+def tests_go_on_with_what_is_late(g: gmpi.Context) -> None:
+    if SIZE != 2:
+        return
+    rounds = 2  # rank 1 has not started the first of them when the second is ready
+    out, back = (cuda.to_device(np.zeros(THREADS, np.uint8)) for _ in range(2))
+    send, recv = both_ends(g, out, back, 1, 7)
+    found = cuda.to_device(np.zeros((rounds, THREADS), np.uint8))
+    if RANK == 0:
+        test_only[1, THREADS](g.device, send, recv, out, rounds)
+    else:
+        time.sleep(0.3)
+        receive_and_answer[1, THREADS](g.device, send, recv, back, found)
+    g.synchronize()
+    if RANK == 1:
+        assert (found.copy_to_host() == np.arange(1, rounds + 1)[:, None]).all()
     g.Request_free(send)
     g.Request_free(recv)
 
@@ -264,6 +315,7 @@ def main() -> None:
         run(
             [
                 partitions_of_all_lengths, sends_that_are_rounds_ahead,
+                tests_go_on_with_what_is_late,
                 what_has_come_is_not_moved_again, tests_that_find_one_of_two,
                 misuse_of_what_is_open,
             ],
