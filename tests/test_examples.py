@@ -228,6 +228,7 @@ MEASURED = {
     "test_partitioned": [("partitioned.py", "")],
     "test_both_ways": [("both_ways.py", "")],
     "test_late": [("late.py", "-m 8:1K")],
+    "test_streaming": [("streaming.py", "")],
     "test_onesided": [("onesided.py", "")],
     "test_collectives": [("collectives.py", "-m 8 --threads 8")],
     "test_long_collectives": [("collectives.py", "--long")],
@@ -292,6 +293,15 @@ def test_late(measured: Measured) -> None:
     assert "payloads checked: all right" in text
     assert [row["size"] for row in found["rows"]] == [8, 1024]
     assert all(late["p50"] > 0 for row in found["rows"] for late in row["late_us"].values())
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
+def test_streaming(measured: Measured) -> None:
+    ((text, found),) = measured["test_streaming"]
+    assert "elements, messages and sums checked: all right" in text
+    (row,) = found["rows"]
+    assert row["ratio"] == row["linked"]["ms"]["p50"] / row["alone"]["ms"]["p50"] > 0
 
 
 @pytest.mark.mpich

@@ -15,6 +15,7 @@ LIMIT=240 ranks 2 benchmarks/pingpong.py -m "${SIZES:-0:64M}" --json "$out/pingp
 [ "$gpus" = 1 ] || tests/gpu/baselines/peers.sh "$out" "${WHEELS:-.ucx}"
 LIMIT=100 ranks 2 benchmarks/pingpong.py -m 8:8 --engine mpi4py --no-conventional --json "$out/pingpong-mpi4py-$kind.json"
 LIMIT=120 ranks 2 benchmarks/rates.py --json "$out/rates-$kind.json"
+LIMIT=90 ranks 2 benchmarks/streaming.py --json "$out/streaming-$kind.json"
 LIMIT=90 ranks 2 benchmarks/layouts.py --only gaps --json "$out/gaps-$kind.json"
 runs=$(mktemp -d)
 for ((run = 0; run < ${RUNS:-5}; run++)); do
