@@ -28,7 +28,6 @@ CALLS = 2 if gmpi.SIMULATOR else 16
 TURNS = 2 if gmpi.SIMULATOR else 10
 
 
-# wide: a kernel
 @cuda.jit
 def alone(a, b, c, rounds, calls):
     for i in range(rounds):

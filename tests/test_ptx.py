@@ -140,8 +140,8 @@ def test_a_record_is_published_by_one_store_of_a_unit_per_lane(library: dict[str
     # request, the flag of a partition, the flag that a request has been freed.
     ready = "st.relaxed.sys.global.u64"
     stages = re.compile(
-        "gmpi_(fill|open_scattered|partitioned_open|partitioned_start|partitioned_start_all"
-        "|partitioned_ready_otherwise|direct_store_late|free_open)_(block|warp)"
+        "gmpi_(fill|open_scattered|partitioned_(open|start|start_any|start_all|ready_otherwise)"
+        "|direct_store_late|free_open)_(block|warp)"
     )
     for name, ptx in library.items():
         if name.startswith("gmpi_window_accumulate"):

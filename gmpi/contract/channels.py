@@ -78,7 +78,7 @@ NUMBERS = (1 << 31) - 1  # all bits of a number
 HALF_TURN = 1 << 30  # of the numbers: then each slot is written as a whole once
 
 CHANNELS = 256  # for each rank of the node, as far as there is room
-MOST_BYTES = 200 << 20  # for them
+MOST_BYTES = 176 << 20  # for them; with all else a rank's direct memory has at most 256 MiB
 
 # A row of the table of channels in device memory: two words of 16 bytes. Nobody is ever removed,
 # and nobody writes to a row after it has been entered: it is read through L1.
