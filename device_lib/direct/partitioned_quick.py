@@ -156,7 +156,7 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
         seen, user = gpu.load_16(row + p.QUICK)
         place, sizes = gpu.load_16(row + p.QUICK + 16)
         left = uint32(sizes)
-        missing = 1
+        missing = other = 1
         good = seen == request and also == request and total & _SENDS == 0
         good = good and state & p.ACTIVE != 0
         good = good and partition >= 0 and partition < int64(uint32(total))
@@ -170,8 +170,9 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
             mine = begin < left or packet == 0
             low, word = gpu.read_packet_if(at, int64(wanted) << 32, mine)
             target = user + partition * int64(left)
-            missing = 0
+            # What another block has taken is visible only behind a fence: no call for this way.
             if mark != number:
+                missing = other = 0
                 tried = _LOOKS
                 while uint32(word >> 32) != wanted and tried > 1:
                     gpu.as_it_stands()
@@ -190,12 +191,11 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
                             int64(packet), size(), _LOOKS,
                         )  # fmt: skip
         if sync_or(missing):
-            other = 0 if good else 1  # threads may have seen a request before and after it opened
             if packet == 0:
                 _refresh(row, request, seen, also)
-                if good:
+                if other == 0:
                     other = look_around(ctx, row)
-            if sync_or(other):
+            if sync_or(other):  # threads may have seen a request before and after it opened
                 return arrived_any(ctx, partition, request)
             return 0
         if packet == 0:
