@@ -39,8 +39,16 @@ def check(datatype: MPI.Datatype, count: int) -> None:
     expected = np.full_like(memory, POISON)
     expected[places] = memory[places]
     np.testing.assert_array_equal(target, expected)
+    if ends_mpich(datatype):
+        return
     if not np.array_equal(packed, mpi_pack(datatype, memory, origin, count)):
         raise LibraryDisagrees
+
+
+def ends_mpich(datatype: MPI.Datatype) -> bool:
+    """Whether MPI_Pack may end the process: MPICH 5.0 divides by zero where a struct has a member
+    of indexed blocks without elements."""
+    return MPI.get_vendor()[0] == "MPICH" and "INDEXED_BLOCK(blocklength=0" in words(datatype)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
