@@ -1,9 +1,6 @@
 """Calls of partitioned requests (MPI 4.1 chapter 4); all threads of a scope make them together.
 
-What these do with any request: ``partitioned_quick`` comes first. Each thread reads the request's
-row itself, in a few wide loads, so that no thread waits for another's answer; one barrier with a
-vote tells whether all of them have found packets. What else there is goes to a function of its own.
-Every call begins with a barrier, so none needs one at its end.
+What these do with any request: ``partitioned_quick`` comes first. One thread judges for all others.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -15,8 +12,7 @@ from device_lib.direct import partitioned_checks as checks
 from device_lib.direct import partitions
 from device_lib.direct.groups import group_of
 from device_lib.direct.late import leave, make_late, set_mark
-from device_lib.direct.partitions import is_ours, mode_of, row_of
-from device_lib.move.copy import load_payload
+from device_lib.direct.partitions import mode_of, row_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device
@@ -30,7 +26,6 @@ from gmpi.contract.wire import (
     OP_PARRIVED,
     OP_PREADY,
     OP_START,
-    PACKET_PAYLOAD,
 )
 
 
@@ -121,45 +116,6 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
                 set_mark(row, partition, number, p.SENT)
         return SUCCESS
 
-    ready_otherwise_linked = part("ready_otherwise", 5, 1, ready_otherwise)
-
-    @device
-    def ready(ctx, partition, request):
-        sync()  # what other threads wrote to the buffer
-        row = row_of(ctx, request)
-        owner, state = gpu.load_pair_gpu(row + p.OWNER)
-        shape, nbytes = gpu.load_pair_gpu(row + p.SHAPE)
-        user = gpu.load_gpu(row + p.USER)
-        place, stride = gpu.load_pair_gpu(row + p.PLACE)
-        credit, marks = gpu.load_pair_gpu(row + p.CREDIT)
-        number = state >> p.ROUND_SHIFT
-        total = shape & p.PARTITIONS_MASK
-        good = owner == request and state & p.ACTIVE != 0 and is_ours(ctx, request)
-        good = good and mode_of(shape) == p.PACKETS and shape & p.SENDS != 0
-        low = 0
-        high = 0
-        if good and partition >= 0 and partition < total:
-            started = gpu.load_sys(credit)
-            marks += partition * p.MARK_BYTES
-            mark = gpu.load_gpu(marks)
-            user += partition * nbytes
-            if rank() < partitions.packets_of(nbytes):
-                begin = rank() * PACKET_PAYLOAD
-                low, high = load_payload(user + begin, nbytes - begin)
-            good = mark >> p.MARK_SHIFT != number and partitions.may_store(
-                p.PACKETS, started, number
-            )
-        else:
-            good = False
-        if sync_or(0 if good else 1):
-            return ready_otherwise_linked(ctx, partition, request)
-        at = partitions.inbox_of(place, stride, number, partition, total)
-        partitions.put(at, user, nbytes, number, rank(), size(), low, high)
-        sync()  # all have read their bytes
-        if leads() and gpu.lane_id() == 0:
-            gpu.store_gpu(marks, number << p.MARK_SHIFT | p.SENT)
-        return SUCCESS
-
     # --- GMPI_Parrived --------------------------------------------------------------------------
 
     @device
@@ -217,47 +173,11 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
                 store_late(ctx, 0)
         return arrived
 
-    arrived_otherwise_linked = part("arrived_otherwise", 5, 1, arrived_otherwise)
-
-    @device
-    def arrived(ctx, partition, request):
-        sync()  # what other threads still read from the buffer
-        row = row_of(ctx, request)
-        owner, state = gpu.load_pair_gpu(row + p.OWNER)
-        shape, nbytes = gpu.load_pair_gpu(row + p.SHAPE)
-        user = gpu.load_gpu(row + p.USER)
-        place, stride = gpu.load_pair_gpu(row + p.PLACE)
-        marks = gpu.load_gpu(row + p.MARKS)
-        number = state >> p.ROUND_SHIFT
-        total = shape & p.PARTITIONS_MASK
-        good = owner == request and state & p.ACTIVE != 0 and is_ours(ctx, request)
-        good = (
-            good and mode_of(shape) == p.PACKETS and shape & p.SENDS == 0 and shape & p.EQUAL != 0
-        )
-        missing = 1
-        if good and partition >= 0 and partition < total:
-            marks += partition * p.MARK_BYTES
-            mark = gpu.load_gpu(marks)
-            if mark >> p.MARK_SHIFT != number:
-                at = partitions.inbox_of(place, stride, number, partition, total)
-                end = partitions.packets_of(nbytes)
-                target = user + partition * nbytes
-                missing = partitions.take(
-                    at, target, nbytes, number, 0, end, rank(), size(), checks.LOOKS
-                )
-        if sync_or(missing):
-            return arrived_otherwise_linked(ctx, partition, request)
-        if leads() and gpu.lane_id() == 0:
-            if others():
-                gpu.fence_gpu()  # what has been stored to the buffer
-            gpu.store_gpu(marks, number << p.MARK_SHIFT | p.TAKEN)
-        return 1
-
     return SimpleNamespace(
         report=report_linked,
         start=part("start_any", 4, 1, start),
-        ready=part("ready_any", 5, 1, ready),
-        arrived=part("arrived_any", 5, 1, arrived),
+        ready=part("ready_otherwise", 5, 1, ready_otherwise),
+        arrived=part("arrived_otherwise", 5, 1, arrived_otherwise),
         look=look_linked,
         look_at_all=look_at_all,
         store_late=store_late,

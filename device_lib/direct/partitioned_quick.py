@@ -67,7 +67,7 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
     """
     rank, size, leads = scope.rank, scope.size, scope.leads
     sync, sync_or = scope.sync, scope.sync_or
-    start_any, ready_any, arrived_any = calls.start, calls.ready, calls.arrived
+    start_any, ready_otherwise, arrived_otherwise = calls.start, calls.ready, calls.arrived
     report = calls.report
     part = parts_of(scope.name, "gmpi_partitioned")
 
@@ -132,7 +132,7 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
         if sync_or(bad):
             if packet == 0:
                 _refresh(row, request, seen, also)
-            return ready_any(ctx, partition, request)
+            return ready_otherwise(ctx, partition, request)
         gpu.write_packet_if(to, low, word, begin < left or packet == 0)
         if left > room():
             to -= int64(packet) * PACKET_BYTES
@@ -196,7 +196,7 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
                 if other == 0:
                     other = look_around(ctx, row)
             if sync_or(other):  # threads may have seen a request before and after it opened
-                return arrived_any(ctx, partition, request)
+                return arrived_otherwise(ctx, partition, request)
             return 0
         if packet == 0:
             if fences:
