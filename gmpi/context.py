@@ -144,6 +144,7 @@ class Context(Handles, WindowCalls):
         threads: int | tuple[int, ...],
         args: tuple[Any, ...] = (),
         shared_bytes: int = 0,
+        lean: bool = False,
     ) -> int:
         """The largest grid of blocks of ``threads`` that is resident as a whole, beside grids as
         large of the other ranks that share the GPU.
@@ -153,13 +154,16 @@ class Context(Handles, WindowCalls):
             threads: threads per block: one number, or a tuple as in the launch.
             args: example arguments to compile it for.
             shared_bytes: dynamic shared memory of a block, as in the launch.
+            lean: for a kernel that hardly calls GMPI: a thread of it, and of the functions that it
+                calls, has at most 40 registers in place of 64. More blocks are resident, calls take
+                longer.
 
         Raises:
             ValueError: the kernel has not been compiled, and there are no ``args``.
         """
         if args and not SIMULATOR:
             kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
-        return launch.max_blocks(kernel, threads, shared_bytes) // self._peers.sharers
+        return launch.max_blocks(kernel, threads, shared_bytes, lean) // self._peers.sharers
 
     # --- what is going on ----------------------------------------------------------------------
 

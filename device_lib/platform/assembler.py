@@ -18,6 +18,9 @@ from device_lib.platform.yields import without_yields
 #: Most registers a thread of each build of the library, 255 being the hardware's limit. A
 #: multiprocessor has 65536: enough for 256, 512 and 1024 threads a block.
 LIMITS = (255, 128, 64)
+#: And of one for kernels that hardly call GMPI and want more threads than that: 1536 of a
+#: multiprocessor. It is made when a launch asks for it.
+LEAN = 40
 
 _HOW_TO_GET_IT = 'pip install ".[cu13]" brings it (nvidia-cuda-nvcc), and so does the CUDA toolkit'
 

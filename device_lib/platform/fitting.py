@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from device_lib.platform.assembler import LIMITS
+from device_lib.platform.assembler import LEAN, LIMITS
 from gmpi.errors import UsageError
 
 REGISTERS = 65536  # of a multiprocessor
@@ -36,14 +36,15 @@ def _of_bounds(kernel: Any) -> int:
 
 
 def allowed(most: int) -> tuple[int, ...]:
-    """The builds that fit so many registers, those with the most first; at least the leanest."""
-    return tuple(limit for limit in LIMITS if limit <= most) or (min(LIMITS),)
+    """The builds that fit so many registers, those with the most first; the lean one if no other
+    does."""
+    return tuple(limit for limit in LIMITS if limit <= most) or (LEAN,)
 
 
 def fit(kernel: Any, linked: Any) -> None:
     """Links the kernel with the first build that it allows.
 
-    ``max_registers`` below what the leanest build takes is raised to that.
+    ``max_registers`` below what the lean build takes is raised to that.
 
     Raises:
         UsageError: ``launch_bounds`` leave fewer registers than that.
@@ -52,14 +53,14 @@ def fit(kernel: Any, linked: Any) -> None:
     ours = {file for file in code._linking_files if isinstance(file, linked)}
     if not ours:
         return
-    if _of_bounds(kernel) < min(LIMITS):
+    if _of_bounds(kernel) < LEAN:
         raise UsageError(
             f"launch_bounds={kernel.launch_bounds} leave a thread {_of_bounds(kernel)} registers, "
-            f"and a kernel that calls GMPI needs {min(LIMITS)}: allow fewer threads or blocks"
+            f"and a kernel that calls GMPI needs {LEAN}: allow fewer threads or blocks"
         )
     limit = allowed(most_registers(kernel))[0]
     if code._max_registers:
-        code._max_registers = max(code._max_registers, min(LIMITS))
+        code._max_registers = max(code._max_registers, LEAN)
     more = {file for file in ours if file.limit > limit}
     code._linking_files = code._linking_files - more | {file.with_limit(limit) for file in more}
 

@@ -5,7 +5,7 @@ registers a thread as its functions like to have, and with fewer. A launch takes
 which all of its blocks are resident at once, so a block of 256 threads communicates at full speed,
 and one of 1024 can be launched at all. What the kernel's own code takes stays as Numba has compiled
 it, unless that is what keeps the grid from being resident: then it is held to the leanest build's
-number, too.
+number, too. The *lean* build is for grids that no other one lets be resident.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from device_lib.platform.assembler import LIMITS
+from device_lib.platform.assembler import LEAN, LIMITS
 from device_lib.platform.fitting import allowed, most_registers
 
 _MAKES = "gmpi_partitioned_make_"  # of partitioned_making.py, and of device_lib/api/persistent.py
@@ -55,11 +55,14 @@ def demangled(name: str) -> str:
     return ".".join(parts[1:] or parts) or name  # without the module
 
 
-def builds(kernel: Any) -> Iterator[Any]:
+def builds(kernel: Any, lean: bool = True) -> Iterator[Any]:
     """The kernel with each build that it may have, those with the most registers first.
 
-    The kernel's own limit of registers holds for the library's functions, too. The last one holds
-    the kernel's own code to the leanest build's number, where it takes more.
+    The kernel's own limit of registers holds for the library's functions, too. The last ones hold
+    the kernel's own code to the build's number, where it takes more.
+
+    Args:
+        lean: with the lean build, too.
     """
     build = None
     for limit in allowed(most_registers(kernel)):
@@ -67,6 +70,8 @@ def builds(kernel: Any) -> Iterator[Any]:
         yield build
     if build is not None and int(build.regs_per_thread) > min(LIMITS):
         yield _linked_with(kernel, min(LIMITS), held=True)
+    if lean:
+        yield _linked_with(kernel, LEAN, held=True)
 
 
 def makes_requests(kernel: Any) -> bool:
@@ -98,11 +103,11 @@ def _choose(kernel: Any, blocks: int, threads: int, dynamic: int) -> Choice:
 
 
 def first_that_fits(choices: Iterable[Choice], blocks: int) -> Choice:
-    """The first under which so many blocks are resident, else the last of those under which most
-    are. What comes after it is not asked for: it is not even linked."""
+    """The first under which so many blocks are resident, else the first under which most are. What
+    comes after it is not asked for: it is not even linked."""
     best = None
     for choice in choices:
-        if best is None or choice.resident >= best.resident:
+        if best is None or choice.resident > best.resident:
             best = choice
         if best.resident >= blocks:
             break
@@ -115,9 +120,9 @@ def must_be_allowed(static: int, dynamic: int) -> bool:
     return static + dynamic > _WITHOUT_ASKING and dynamic > 0
 
 
-def most_blocks(kernel: Any, threads: int, dynamic: int) -> int:
-    """The largest grid that is resident as a whole with some build."""
-    return max(_measure(build, threads, dynamic).resident for build in builds(kernel))
+def most_blocks(kernel: Any, threads: int, dynamic: int, lean: bool) -> int:
+    """The largest grid that is resident as a whole with some build, the lean one if ``lean``."""
+    return max(_measure(build, threads, dynamic).resident for build in builds(kernel, lean))
 
 
 def _measure(build: Any, threads: int, dynamic: int) -> Choice:

@@ -213,12 +213,15 @@ def sharers() -> int:
     return _sharers
 
 
-def max_blocks(kernel: Any, block: int | tuple[int, ...], shared_bytes: int = 0) -> int:
+def max_blocks(
+    kernel: Any, block: int | tuple[int, ...], shared_bytes: int = 0, lean: bool = False
+) -> int:
     """Largest grid that is resident as a whole, for a compiled kernel.
 
     Args:
         block: threads of a block, in up to three dimensions.
         shared_bytes: dynamic shared memory of a block.
+        lean: as of ``Context.max_blocks``.
     """
     if SIMULATOR:
         from device_lib.simulator.kernels import RESIDENT_BLOCKS
@@ -233,4 +236,4 @@ def max_blocks(kernel: Any, block: int | tuple[int, ...], shared_bytes: int = 0)
     from gmpi.launch import builds
 
     threads = prod(block) if isinstance(block, tuple) else block
-    return min(builds.most_blocks(k, threads, shared_bytes) for k in compiled)
+    return min(builds.most_blocks(k, threads, shared_bytes, lean) for k in compiled)
