@@ -350,12 +350,13 @@ MODELS = {
             "rounds": Bounds(["ROUNDS=5"], 1_000),
         },
         {
-            "ANNOUNCED_AT_ONCE": ("rounds", STUCK),
+            "ITS_OWN_ONLY": ("rounds", STUCK),
             "NOT_EMPTIED": ("rounds", WRONG),
             "NO_FENCE": ("rounds", WRONG),
             "ANY_ROUND": ("rounds", WRONG),
             "ONE_HALF": ("rounds", WRONG),
             "NEVER_AGAIN": ("rounds", STUCK),
+            "WHERE_ANNOUNCED": ("rounds", WRONG),
         },
     ),
 }

@@ -26,13 +26,6 @@ LOG_SHIFT = 8  # beside a buffer's number
 
 
 @device
-def half_of(ctx, buffer, first):
-    """Where the round goes that begins with a part."""
-    log = buffer >> LOG_SHIFT
-    return staging.address_of(ctx, buffer) + (first >> log & 1) * (channels.PART_BYTES << log)
-
-
-@device
 def announce(sender, inbox, number, place, log, wanted, first):
     """Says where the round goes that begins with a part; one lane.
 
@@ -41,6 +34,14 @@ def announce(sender, inbox, number, place, log, wanted, first):
         log: log2 of its parts, | STRAIGHT.
     """
     packets.announce(sender, number, place - inbox, wanted | log << channels.ROUND_SHIFT, first)
+
+
+@device
+def announce_half(ctx, sender, inbox, number, buffer, wanted, first):
+    """The same of a round that goes to a half of staging; one lane."""
+    log = buffer >> LOG_SHIFT
+    place = staging.address_of(ctx, buffer) + (first >> log & 1) * (channels.PART_BYTES << log)
+    announce(sender, inbox, number, place, log, wanted, first)
 
 
 @device
@@ -55,7 +56,7 @@ def users_place(ctx, slot, wanted):
 
 @device
 def begin_rounds(ctx, slot, number, length, wanted, place, sender, inbox):
-    """Announces the first round, if there is a buffer for it; one lane.
+    """Announces the first two rounds, if there is a buffer for them; one lane.
 
     A grid takes several, as far as the message is so long: its rounds are as much longer.
 
@@ -65,10 +66,8 @@ def begin_rounds(ctx, slot, number, length, wanted, place, sender, inbox):
     """
     buffer = NO_BUFFER
     log = 0
-    flag = 0
     if place != 0:
         buffer = USERS_BUFFER
-        flag = channels.STRAIGHT
         log = log_of(wanted) - channels.LEAST_ROUND
     elif wanted > 0:
         if leads_grid(ctx):
@@ -85,15 +84,17 @@ def begin_rounds(ctx, slot, number, length, wanted, place, sender, inbox):
             return
     log += channels.LEAST_ROUND
     buffer |= log << LOG_SHIFT
-    if flag == 0:
-        place = half_of(ctx, buffer, 0)
-    announce(sender, inbox, number, place, log | flag, wanted, 0)
+    if place != 0:
+        announce(sender, inbox, number, place, log | channels.STRAIGHT, wanted, 0)
+    else:
+        first = 1 << log if channels.PART_BYTES << log < wanted else 0
+        announce_half(ctx, sender, inbox, number, buffer, wanted, first)
     _expect(ctx, slot, length, wanted, buffer)
 
 
 @device
 def _expect(ctx, slot, length, wanted, buffer):
-    """Notes that a message comes in rounds, whose first one has been announced."""
+    """Notes that a message comes in rounds, of which the first have been announced."""
     rows.set_field(ctx, slot, rows.WANTED, wanted | buffer << rows.LENGTH_BITS)
     rows.set_field(ctx, slot, rows.OUTCOME, length)
     rows.set_stage(ctx, slot, rows.ROUNDS)

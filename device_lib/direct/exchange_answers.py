@@ -18,12 +18,11 @@ from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
 from gmpi.contract import channels
-from gmpi.contract.wire import LOW_32, SCATTERED
+from gmpi.contract.wire import SCATTERED
 
 # In LENGTH of a receive:
 ANSWERED = 1 << rows.LENGTH_BITS  # it has said where the block goes
 STAGED_ONLY = 2 << rows.LENGTH_BITS  # a long block comes by staging, wherever it goes
-_BY_INBOX = LOW_32 - 1  # in place of a round's first part
 NO_ANSWER = 0
 BY_INBOX = 1
 STRAIGHT = 2
@@ -60,7 +59,7 @@ def answer(ctx, slot, number, nbytes, place, remote, local):
     if not is_answered(number, nbytes):
         return nbytes
     if place == 0:
-        announce_inbox(remote, number)
+        packets.announce_inbox(remote, number)
         return nbytes
     if nbytes > channels.WIDE_ROOM:
         # Its sender waits for the answer. An earlier one that nobody has waited for must not fall
@@ -76,11 +75,6 @@ def announce_place(remote, number, place, nbytes):
     log = log_of(nbytes)
     wanted = nbytes | (log | channels.STRAIGHT) << channels.ROUND_SHIFT
     packets.announce(remote, number, place, wanted, 0)
-
-
-@device
-def announce_inbox(remote, number):
-    packets.announce_none(remote, number, _BY_INBOX)
 
 
 @device

@@ -26,7 +26,6 @@ from device_lib.direct.block_rows import (
 from device_lib.direct.exchange_answers import (
     NO_ANSWER,
     STRAIGHT,
-    announce_inbox,
     announce_place,
     answer_to,
     is_answered,
@@ -189,7 +188,7 @@ def _answer(ctx, wants, nbytes, target, remote, local, number):
     if wants and place != 0:
         announce_place(remote, number, place - local, nbytes)
     elif wants:
-        announce_inbox(remote, number)
+        packets.announce_inbox(remote, number)
     return place != 0
 
 

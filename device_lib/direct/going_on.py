@@ -49,8 +49,12 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         return advance_receive(ctx, slot, looks)
 
     @device
-    def take_a_step(ctx, slot, handle):
-        """Goes on with a request that somebody else may have, if nobody has."""
+    def take_a_step(ctx, slot, handle, looks):
+        """Goes on with a request that somebody else may have, if nobody has.
+
+        Args:
+            looks: how often to look whether the other end has come so far.
+        """
         ours = rows.FOREIGN
         stage = 0
         if leads() and lane_id() == 0:
@@ -60,7 +64,7 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         sync()
         if ours == rows.MINE or ours == rows.RESUMED:
             if stage != rows.FINISHED:
-                advance(ctx, slot, rows.is_send(handle), 1)
+                advance(ctx, slot, rows.is_send(handle), looks)
             if leads() and lane_id() == 0:
                 if rows.stage_of(ctx, slot) != stage:
                     rows.put_back(ctx, handle)
@@ -70,7 +74,7 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
                     rows.leave(ctx, handle)
         return 0
 
-    go_on = part("go_on", 5, 1, take_a_step)
+    go_on = part("go_on", 6, 1, take_a_step)
 
     @device
     def help_own(ctx, besides, first):
@@ -85,7 +89,7 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         handle = broadcast(handle)
         sync()
         if handle != 0:
-            go_on(ctx, slots.slot_of(handle), handle)
+            go_on(ctx, slots.slot_of(handle), handle, 1)
         return handle != 0
 
     @device
@@ -124,7 +128,7 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         if slot < 0:
             return first
         if handle != 0:
-            go_on(ctx, slot, handle)
+            go_on(ctx, slot, handle, 1)
         first = slot + 1
         return first if first < all_slots(ctx) else 0
 

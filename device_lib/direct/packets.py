@@ -243,7 +243,8 @@ def await_rest(ctx, slot, number, first, rank, size):
 # A slot's cell: the credit, which says that the slot is free, and the announcement, which says
 # where the next round of a long message goes.
 
-_NO_ROUND = LOW_32  # of an announcement that is only refreshed
+BY_INBOX = LOW_32 - 1  # in place of a round's first part: the message comes by the inbox
+_NO_ROUND = LOW_32  # the same, of an announcement that is only refreshed
 
 
 @device
@@ -300,7 +301,7 @@ def give_back(cells, number, announced):
 
 @device
 def announce(cells, number, place, wanted, first):
-    """Says where a round of a message goes.
+    """Says where a round of a message goes, and that it and all before it may be pushed.
 
     Args:
         place: relative to the inbox, whose address is another one for the sender.
@@ -313,10 +314,10 @@ def announce(cells, number, place, wanted, first):
 
 
 @device
-def announce_none(cells, number, first):
-    """Says that a message comes in no round, in place of one that begins with part ``first``."""
+def announce_inbox(cells, number):
+    """Says that a message comes by the inbox, in no round."""
     at = _cell(cells, number) + channels.ANNOUNCED
-    gpu.write_packet(at, 0, first | mark_of(number) << 32)
+    gpu.write_packet(at, 0, BY_INBOX | mark_of(number) << 32)
 
 
 @device
@@ -340,10 +341,14 @@ def announced(cells, number):
 
 @device
 def announcement(cells, number, first):
-    """(whether the round that begins with part ``first`` has been announced, place, wanted)."""
+    """(whether the round that begins with part ``first`` has been announced, or a later one; where
+    it goes; wanted)."""
     cell = _cell(cells, number)
     place, word = gpu.read_packet(cell + channels.ANNOUNCED)
     wanted, beside = gpu.read_packet(cell + channels.WANTED)
     mark = mark_of(number)
+    last = word & LOW_32
     said = word >> 32 & LOW_32 == mark and beside >> 32 & LOW_32 == mark
-    return said and word & LOW_32 == first, place, wanted
+    log = wanted >> channels.ROUND_SHIFT & channels.STRAIGHT - 1
+    place += ((first >> log & 1) - (last >> log & 1)) * (channels.PART_BYTES << log)
+    return said and first <= last and last < BY_INBOX, place, wanted

@@ -2,8 +2,7 @@
 
 A message in a slot, or in the wide slot, is taken from there. For a long one the receive announces
 its buffer, where the sender can store to that. Else it takes a staging buffer in our GPU memory,
-announces its halves in turn, and empties them round after round, as many parts at a time as have
-come.
+announces both halves, and empties them round after round, as many parts at a time as have come.
 
 One lane finds out what there is to do, and notes what has been done; all threads move the bytes.
 """
@@ -18,9 +17,8 @@ from device_lib.direct.announcing import (
     LOG_SHIFT,
     NO_BUFFER,
     USERS_BUFFER,
-    announce,
+    announce_half,
     begin,
-    half_of,
     is_known,
     users_place,
     was_in_vain,
@@ -47,8 +45,7 @@ def _look(ctx, slot, looks):
     of the message or parts that have come, bytes to move, mark in the wide slot or parts that have
     been taken); one lane.
 
-    The buffer is its number, or NO_BUFFER; of rounds | log2 of their parts << LOG_SHIFT. What
-    begins a round announces the next one.
+    The buffer is its number, or NO_BUFFER; of rounds | log2 of their parts << LOG_SHIFT.
     """
     stage, target, stamp, room = rows.facts(ctx, slot)
     key, sender, inbox, counters = rows.ends_of(ctx, stamp)
@@ -82,15 +79,21 @@ def _look(ctx, slot, looks):
             if come > parts:
                 buffer = wanted >> rows.LENGTH_BITS
                 wanted &= rows.LENGTH_MASK
-                log = buffer >> LOG_SHIFT
-                last = end_of_round(parts, log)
-                if parts + (1 << log) == last and last * channels.PART_BYTES < wanted:
-                    place = half_of(ctx, buffer, last)
-                    announce(sender, inbox, number, place, log, wanted, last)
+                last = end_of_round(parts, buffer >> LOG_SHIFT)
                 return _ROUND, number, at, target, buffer, min(come, last), wanted, parts
         looked += 1
         gpu.pause(20)
     return _NOTHING, number, at, target, NO_BUFFER, 0, 0, 0
+
+
+@device
+def _announce_next(ctx, slot, number, buffer, wanted, parts):
+    """Where so many parts have been taken, the half of their round is free for the next but one."""
+    log = buffer >> LOG_SHIFT
+    first = parts + (1 << log)
+    if parts & (1 << log) - 1 == 0 and first * channels.PART_BYTES < wanted:
+        key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
+        announce_half(ctx, sender, inbox, number, buffer, wanted, first)
 
 
 @device
@@ -103,6 +106,7 @@ def note(ctx, slot, what, number, buffer, length, wanted, parts):
         begin(ctx, slot, number, length, wanted, place, sender, inbox, said)
         return 0
     if not _is_last(what, wanted, parts):
+        _announce_next(ctx, slot, number, buffer, wanted, parts)
         rows.set_stage(ctx, slot, rows.ROUNDS + parts)
         return 0
     if staging.number_of(buffer) < staging.NONE:

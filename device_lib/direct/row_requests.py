@@ -134,8 +134,8 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
                 own.note(ctx, handle)
         stage = broadcast(stage)
         sync()
-        if sends and (stage == rows.BEGINS or leads_grid(ctx) != 0):  # whose blocks are all here
-            go_on(ctx, slot, handle)
+        if sends and (stage == rows.BEGINS or leads_grid(ctx) != 0):
+            go_on(ctx, slot, handle, _LOOKS if leads_grid(ctx) != 0 else 1)  # all blocks are here
         return handle
 
     @device

@@ -26,8 +26,8 @@ the announcement of where a round of a long message goes: offset and the round's
 the bytes that are wanted of the message, | log2 of a round's parts << ROUND_SHIFT. Where the sender
 has mapped the receiver's buffer, one round goes straight there: | STRAIGHT << ROUND_SHIFT. Else the
 receiver has two halves of staging, for even and odd rounds: one *staging buffer*, or several side
-by side. It announces the next round when the first part of this one has come
-(``tests/model/rounds.pml``).
+by side. It announces the first two rounds at once, and the next but one when a round has been
+taken. Who is told of a round may push all before it, too (``tests/model/rounds.pml``).
 
 Before the first message the cells say that those of a former turn have been taken.
 

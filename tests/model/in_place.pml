@@ -79,13 +79,13 @@ proctype Rank(byte me; byte call) {
                 receiving = false }
             :: atomic { receiving && begun[BACK] && !is_short[BACK] && !holds && buffers[me] > 0 &&
                     (me > peer || pushed[OUT] > 0 || IF(ANY_BUFFER)) ->
-                buffers[me]--; holds = true; announced[BACK] = 1 }
+                buffers[me]--; holds = true; announced[BACK] = 2 }
             :: atomic { holds && pushed[BACK] > taken && !(IF(AFTER_ALL) && sending) &&
                     (pushed[OUT] > taken || IF(ROUNDS_AT_ONCE)) ->
-                if :: taken + 1 < ROUNDS -> announced[BACK] = taken + 2 :: else fi;
                 assert(HALF(BACK, taken) == PIECE(peer, taken));
                 HERE(taken) = PIECE(peer, taken);
                 taken++;
+                announced[BACK] = taken + 2;
                 if
                 :: taken == ROUNDS -> buffers[me]++; holds = false; receiving = false
                 :: else

@@ -1,12 +1,11 @@
 /* The rounds of a long message (channel.pml is about its beginning and its end).
  *
- * The receiver has a staging buffer of two halves, for even and odd rounds. It announces a round,
- * in one cell of the sender's memory: where it goes, by the round's first part. The sender pushes
- * the round part by part, and behind a fence after each part says how many there are.
+ * The receiver has a staging buffer of two halves, for even and odd rounds. It announces rounds, in
+ * one cell of the sender's memory: the last one that may be pushed, and with it all before that. The
+ * sender pushes a round part by part, and behind a fence after each part says how many there are.
  *
- * The next round is announced when the first part of this one has been seen: then the sender has
- * read the announcement of this one, and the other half has been emptied, because parts are taken in
- * order. So the sender never waits for a half that is being emptied while the other one is free.
+ * The first two rounds are announced at once, and the next but one when all of a round has been
+ * taken: then its half is empty. So the sender has a round to push while another one is being taken.
  *
  * Stores reach memory in any order, but for those to one place.
  */
@@ -15,12 +14,13 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 
 /* --- mutations --------------------------------------------------------------------------------- */
 
-#define ANNOUNCED_AT_ONCE 1 /* the second round together with the first one */
-#define NOT_EMPTIED 2       /* the next but one is announced when the next one has begun to come */
-#define NO_FENCE 3          /* "so many parts" may come before their bytes */
-#define ANY_ROUND 4         /* the sender takes any announcement for that of its round */
-#define ONE_HALF 5          /* all rounds go to the same half */
-#define NEVER_AGAIN 6       /* only the first two rounds are announced */
+#define ITS_OWN_ONLY 1    /* the sender waits for the announcement of its round, not of a later one */
+#define NOT_EMPTIED 2     /* the next but one is announced when a round has begun to come */
+#define NO_FENCE 3        /* "so many parts" may come before their bytes */
+#define ANY_ROUND 4       /* the sender takes any announcement for that of its round */
+#define ONE_HALF 5        /* all rounds go to the same half */
+#define NEVER_AGAIN 6     /* only the first two rounds are announced */
+#define WHERE_ANNOUNCED 7 /* a round goes to the half of the announced one */
 
 #define IF(name) (mutation == name)
 
@@ -55,8 +55,9 @@ end:
 proctype Sender() {
     byte round, p, to;
     for (round : 0 .. ROUNDS - 1) {
-        atomic { memory[CELL] == round || (IF(ANY_ROUND) && memory[CELL] != NOTHING) ->
-            to = memory[CELL] };
+        atomic { memory[CELL] != NOTHING && (memory[CELL] >= round || IF(ANY_ROUND)) &&
+                !(IF(ITS_OWN_ONLY) && memory[CELL] != round) ->
+            to = (IF(WHERE_ANNOUNCED) -> memory[CELL] : round) };
         for (p : 0 .. PARTS - 1) {
             fly(PART(to, p), round * PARTS + p);
             if :: IF(NO_FENCE) || LANDED(PART(to, p)) fi;
@@ -66,27 +67,20 @@ proctype Sender() {
 }
 
 proctype Receiver() {
-    byte taken, round, ahead;
-    fly(CELL, 0);
-    if :: IF(ANNOUNCED_AT_ONCE) -> fly(CELL, 1) :: else fi;
+    byte taken, round;
+    fly(CELL, (ROUNDS > 1 -> 1 : 0));
     do
     :: taken < ROUNDS * PARTS ->
+        atomic { COME > taken -> round = taken / PARTS };
         if
-        :: COME > taken
-        :: IF(NOT_EMPTIED) && ahead > 0 && ahead < ROUNDS - 1 && COME > ahead * PARTS ->
-            ahead++; fly(CELL, ahead)
-        fi;
-        round = taken / PARTS;
-        if
-        :: taken % PARTS == 0 && round + 1 < ROUNDS && COME > taken && ahead <= round &&
-                !(IF(NEVER_AGAIN) && round > 0) ->
-            ahead = round + 1; fly(CELL, ahead)
+        :: IF(NOT_EMPTIED) && taken % PARTS == 0 && round + 2 < ROUNDS -> fly(CELL, round + 2)
         :: else
         fi;
+        assert(memory[PART(round, taken % PARTS)] == taken);
+        taken++;
         if
-        :: COME > taken ->
-            assert(memory[PART(round, taken % PARTS)] == taken);
-            taken++
+        :: taken % PARTS == 0 && round + 2 < ROUNDS && !IF(NOT_EMPTIED) && !IF(NEVER_AGAIN) ->
+            fly(CELL, round + 2)
         :: else
         fi
     :: else -> break
