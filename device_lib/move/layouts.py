@@ -154,48 +154,41 @@ def finish_view(layout, lane, lanes):
 
 
 def _make_move(unpack: bool) -> Callable:
+    """What all movers are called by: each has what the next one needs, and saves no more."""
+    name = "gmpi_unpack" if unpack else "gmpi_pack"
     move_part = unpack_part if unpack else pack_part
     move_interleaved = make_interleaved(unpack)
 
     # wide: every mover has these
     @device
-    def move_one(user, row, descriptor, origin, begin, end, whole, rank, size):
-        """The same of a datatype of one part, which repeats by itself.
+    def move_repeated(user, row, descriptor, origin, begin, end, rank, size):
+        """``move`` of several elements of a datatype of one part, which repeats by itself.
 
         Args:
             origin: address at which byte 0 of the message would be.
-            whole: bytes of an element.
         """
-        first = last = end
-        if end > whole:
-            first, last = interleaved(row, descriptor, user, origin, begin, end)
+        first, last = interleaved(row, descriptor, user, origin, begin, end)
         if first < last:
             move_interleaved(descriptor, user, origin, first, last, rank, size)
-        count = 2 if end > whole else 1
         low, high = begin, first
         turn = 0
         while turn < 2:
             if low < high:
-                move_part(descriptor, user, origin, low, high, count, rank, size)
+                move_part(descriptor, user, origin, low, high, 2, rank, size)
             low, high = last, end
             turn += opaque(1)
         return 0
 
-    @device
-    def move(user, row, packed, begin, end, rank, size):
-        """Moves bytes ``begin..end`` of the packed message; byte ``begin`` is at ``packed``.
+    repeated = linked(f"{name}_repeated", 8, 1, move_repeated)
 
-        Args:
-            user: address of the user's buffer.
-            row: of the datatype.
-        """
+    @device
+    def move_parts(user, row, packed, begin, end, rank, size):
+        """``move`` of a datatype of several parts."""
         whole = load_gpu(row + layouts.TYPE_SIZE)
         extent = load_gpu(row + layouts.TYPE_EXTENT)
         parts = load_gpu(row + layouts.TYPE_PARTS)
         descriptors = load_gpu(row + layouts.TYPE_DESCRIPTORS)
         origin = packed - begin
-        if parts == 1:
-            return move_one(user, row, descriptors, origin, begin, end, whole, rank, size)
         element, rest = divide_wide(begin, whole)
         first = element * whole
         part = 0
@@ -215,11 +208,31 @@ def _make_move(unpack: bool) -> Callable:
                 element += opaque(1)
         return 0
 
-    return move
+    several = linked(f"{name}_parts", 7, 1, move_parts)
+
+    @device
+    def move(user, row, packed, begin, end, rank, size):
+        """Moves bytes ``begin..end`` of the packed message; byte ``begin`` is at ``packed``.
+
+        Args:
+            user: address of the user's buffer.
+            row: of the datatype.
+        """
+        parts = load_gpu(row + layouts.TYPE_PARTS)
+        whole = load_gpu(row + layouts.TYPE_SIZE)
+        descriptor = load_gpu(row + layouts.TYPE_DESCRIPTORS)
+        if parts != 1:
+            several(user, row, packed, begin, end, rank, size)
+        elif end > whole:
+            repeated(user, row, descriptor, packed - begin, begin, end, rank, size)
+        else:
+            move_part(descriptor, user, packed - begin, begin, end, 1, rank, size)
+        return 0
+
+    return linked(f"{name}_layout", 7, 1, move)  # type: ignore[no-any-return]
 
 
-pack_elements = linked("gmpi_pack_layout", 7, 1, _make_move(False))
-unpack_elements = linked("gmpi_unpack_layout", 7, 1, _make_move(True))
+pack_elements, unpack_elements = _make_move(False), _make_move(True)
 
 
 @device
