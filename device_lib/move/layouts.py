@@ -159,7 +159,6 @@ def _make_move(unpack: bool) -> Callable:
     move_part = unpack_part if unpack else pack_part
     move_interleaved = make_interleaved(unpack)
 
-    # wide: every mover has these
     @device
     def move_repeated(user, row, descriptor, origin, begin, end, rank, size):
         """``move`` of several elements of a datatype of one part, which repeats by itself.

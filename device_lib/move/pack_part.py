@@ -67,7 +67,6 @@ def _make_part(unpack: bool) -> Callable:
     runs_16, runs_8, runs_4_ = (_make_words(n, "runs", unpack) for n in (16, 8, 4))
     strided_bytes, runs_bytes = _make_bytes("strided", unpack), _make_bytes("runs", unpack)
 
-    # wide: what all movers have
     @device
     def words(descriptor, runs, shift, user, packed, first, last, scope):
         if shift == 4:
@@ -85,7 +84,6 @@ def _make_part(unpack: bool) -> Callable:
         else:
             strided_4_(descriptor, user, packed, first, last, scope)
 
-    # wide: what all movers have
     @device
     def ends(descriptor, user, packed, begin, first, last, end, scope):
         """The bytes before and behind a range that is moved in words."""
@@ -127,7 +125,6 @@ def _make_part(unpack: bool) -> Callable:
 
     part_linked = linked(f"{name}_part", 6, 1, part)
 
-    # wide: what all movers have
     @device
     def call(descriptor, user, packed, begin, end, count, rank, size):
         scope = rank | size << _SIZE_SHIFT | min(count - 1, 1) << _REPEATED_SHIFT
@@ -139,7 +136,6 @@ def _make_part(unpack: bool) -> Callable:
 _pack, _unpack = _make_part(False), _make_part(True)
 
 
-# wide: what all movers have
 @device
 def pack_part(descriptor, user, packed, begin, end, count, rank, size):
     """Packs bytes ``begin..end`` of a part; all ``size`` threads of a scope call, with their rank.
@@ -153,7 +149,6 @@ def pack_part(descriptor, user, packed, begin, end, count, rank, size):
     _pack(descriptor, user, packed, begin, end, count, rank, size)
 
 
-# wide: the same
 @device
 def unpack_part(descriptor, user, packed, begin, end, count, rank, size):
     """The reverse of ``pack_part``; ``packed`` is read past L1."""
