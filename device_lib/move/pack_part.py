@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.move.lookup import alignment_shift, dims_of, is_wide, runs_4, strided_4
+from device_lib.move import lookup
+from device_lib.move.lookup import alignment_shift, dims_of, is_wide
 from device_lib.move.pack_words import make_move, make_move_bytes
 from device_lib.platform.divide import LIMIT
 from device_lib.platform.library import linked
@@ -22,7 +23,7 @@ from gmpi.datatypes.descriptor import D_BEGIN, D_HEAD, RUN_LIST
 
 _SIZE_SHIFT = 24
 _REPEATED_SHIFT = 56
-_LOOKUPS = {"strided": strided_4, "runs": runs_4}
+_LOOKUPS = {"strided": lookup.strided_4, "runs": lookup.runs_4}
 
 
 @device
@@ -63,8 +64,8 @@ def _make_bytes(kind: str, unpack: bool) -> Callable:
 
 
 def _make_part(unpack: bool) -> Callable:
-    strided_16, strided_8, strided_4_ = (_make_words(n, "strided", unpack) for n in (16, 8, 4))
-    runs_16, runs_8, runs_4_ = (_make_words(n, "runs", unpack) for n in (16, 8, 4))
+    strided_16, strided_8, strided_4 = (_make_words(n, "strided", unpack) for n in (16, 8, 4))
+    runs_16, runs_8, runs_4 = (_make_words(n, "runs", unpack) for n in (16, 8, 4))
     strided_bytes, runs_bytes = _make_bytes("strided", unpack), _make_bytes("runs", unpack)
 
     @device
@@ -80,9 +81,9 @@ def _make_part(unpack: bool) -> Callable:
             else:
                 strided_8(descriptor, user, packed, first, last, scope)
         elif runs:
-            runs_4_(descriptor, user, packed, first, last, scope)
+            runs_4(descriptor, user, packed, first, last, scope)
         else:
-            strided_4_(descriptor, user, packed, first, last, scope)
+            strided_4(descriptor, user, packed, first, last, scope)
 
     @device
     def ends(descriptor, user, packed, begin, first, last, end, scope):
