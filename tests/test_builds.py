@@ -38,6 +38,7 @@ def kernel_of(monkeypatch: pytest.MonkeyPatch, most: int | None = None, own: int
         return kernel.linked.setdefault(name, Kernel(limit, 0 if held else own))
 
     monkeypatch.setattr(builds, "_linked_with", linked_with)
+    monkeypatch.setattr(builds, "_multiprocessors", lambda: MULTIPROCESSORS)
     return kernel
 
 
@@ -69,6 +70,11 @@ def test_where_none_fits_the_launch_knows_how_many_blocks_do(
 ) -> None:
     found = builds.choose(kernel_of(monkeypatch), 10_000, 1024, 0)
     assert (found.kernel.limit, found.resident) == (64, MULTIPROCESSORS)
+    # The lean build would not make the grid resident either, and nobody waits for it.
+    kernel = kernel_of(monkeypatch)
+    found = builds.choose(kernel, 6 * MULTIPROCESSORS + 1, 256, 0)
+    assert (found.kernel.limit, found.resident) == (64, 4 * MULTIPROCESSORS)
+    assert list(kernel.linked) == [255, 128, 64]
 
 
 def test_a_kernel_s_own_registers_do_not_keep_it_from_being_launched(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from device_lib.platform.assembler import LEAN, LIMITS
-from device_lib.platform.fitting import allowed, most_registers
+from device_lib.platform.fitting import REGISTERS, allowed, most_registers
 
 _MAKES = "gmpi_partitioned_make_"  # of partitioned_making.py, and of device_lib/api/persistent.py
 _WITHOUT_ASKING = 48 << 10  # bytes of shared memory a block; a kernel must be allowed more
@@ -99,7 +99,21 @@ def choose(kernel: Any, blocks: int, threads: int, dynamic: int) -> Choice:
 
 
 def _choose(kernel: Any, blocks: int, threads: int, dynamic: int) -> Choice:
-    return first_that_fits((_measure(build, threads, dynamic) for build in builds(kernel)), blocks)
+    made = builds(kernel, lean=blocks <= _most_lean(threads))
+    return first_that_fits((_measure(build, threads, dynamic) for build in made), blocks)
+
+
+def _most_lean(threads: int) -> int:
+    """As many blocks as the lean build's registers let be resident at most. It is not even made for
+    a grid that is larger: that takes seconds."""
+    of_a_block = LEAN * (-(-threads // 32) * 32)
+    return REGISTERS // of_a_block * _multiprocessors()
+
+
+def _multiprocessors() -> int:
+    from numba import cuda
+
+    return int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
 
 
 def first_that_fits(choices: Iterable[Choice], blocks: int) -> Choice:
