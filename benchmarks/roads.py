@@ -138,10 +138,10 @@ def latency(
     *,
     blocks: int = 1,
     registered: bool = False,
-    sent_first: bool = False,
+    kernel: Any = exchange,
 ) -> dict[str, float]:
-    """One way by one block, or by all ``blocks`` of a grid."""
-    run, verify = exchange_sent_first if sent_first else exchange, exchange_checked
+    """One way by one block, which runs ``kernel``, or by all ``blocks`` of a grid."""
+    run, verify = kernel, exchange_checked
     if blocks > 1:
         run, verify = _grid_kernels.exchange, _grid_kernels.exchange_checked
     rounds = 3 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300 if n <= 1 << 20 else 30
@@ -231,7 +231,9 @@ def block_row(
     if n >= LONG:
         row["registered"] = latency(g, comm, gmpi.COMM_WORLD, n, threads, registered=True)
     if "direct" in roads:
-        row["sent_first"] = latency(g, comm, gmpi.COMM_WORLD, n, threads, sent_first=True)
+        row["sent_first"] = latency(
+            g, comm, gmpi.COMM_WORLD, n, threads, kernel=exchange_sent_first
+        )
     if comm.rank == 0:
         found = "".join(f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in list(row)[2:])
         print(f"{n:<10}{threads:>6}{found}", flush=True)

@@ -18,15 +18,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import roads
 from _bench import fail, parser, summary, two_ranks, write_json
-from _floor import cycles_per_us
 from mpi4py import MPI
 from numba import cuda
 
 import gmpi
 from device_lib.platform.assembler import LEAN, LIMITS
 from device_lib.platform.fitting import REGISTERS
-from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Wait, GMPI_Waitall
+from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Waitall
 from gmpi.launch import builds
 
 ELEMENTS = 1 << 10 if gmpi.SIMULATOR else 1 << 25  # 256 MiB of doubles
@@ -55,32 +55,12 @@ def linked(ctx, a, b, c, rounds, calls, peer, mine, theirs, total):
             GMPI_Allreduce(ctx, mine, total, 1, gmpi.DOUBLE, gmpi.SUM, gmpi.COMM_WORLD)
 
 
-def exchange(ctx, mine, theirs, me, rounds, cycles):
-    for i in range(rounds):
-        begin = gmpi.clock()
-        receive = GMPI_Irecv(ctx, theirs, 1, gmpi.DOUBLE, 1 - me, 1, gmpi.COMM_WORLD)
-        if me == 1:
-            GMPI_Wait(ctx, receive)
-        send = GMPI_Isend(ctx, mine, 1, gmpi.DOUBLE, 1 - me, 1, gmpi.COMM_WORLD)
-        GMPI_Wait(ctx, send)
-        if me == 0:
-            GMPI_Wait(ctx, receive)
-        if cuda.threadIdx.x == 0:
-            cycles[i] = gmpi.clock() - begin
-
-
 def one_way(g: gmpi.Context, comm: MPI.Comm, limit: int, threads: int) -> dict[str, float]:
     """Of 8 bytes in microseconds, received first, by a kernel with so many registers a thread."""
-    kernel = cuda.jit(exchange) if gmpi.SIMULATOR else cuda.jit(max_registers=limit)(exchange)
-    rounds, skip = (3, 1) if gmpi.SIMULATOR else (1000, 100)
-    mine, theirs = (cuda.to_device(np.array([float(n)])) for n in (comm.rank + 1, 0))
-    cycles = cuda.to_device(np.zeros(rounds, np.int64))
-    comm.Barrier()
-    kernel[1, threads](g.device, mine, theirs, comm.rank, rounds, cycles)
-    g.synchronize()
-    if theirs.copy_to_host()[0] != 2 - comm.rank:
-        fail(f"{limit} registers: wrong message")
-    return summary(cycles.copy_to_host()[skip:] / cycles_per_us() / 2)
+    kernel = roads.exchange
+    if not gmpi.SIMULATOR:
+        kernel = cuda.jit(max_registers=limit)(kernel.py_func)
+    return roads.latency(g, comm, gmpi.COMM_WORLD, 8, threads, kernel=kernel)
 
 
 def resources(

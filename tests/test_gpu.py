@@ -29,14 +29,15 @@ PROGRAMS = [
     "looked_at", "looked_at --direct",
     "looking", "looking --direct", "ENGINE=mpi4py looking", "persistent", "persistent --direct",
     "ENGINE=mpi4py persistent", "partitioned --some", "partitioned_made", "partitioned_quick",
-    "partitioned_refused", "ROAD=proxied partitioned --some", "grid", "grid --direct", "traced",
+    "partitioned_refused", "ROAD=proxied partitioned --some", "grid", "grid --direct",
     "waits --small", "narrow --some", "no_any_tag --small", "arrays", "bad_input", "host_side",
     "stress", "direct", "gaps", "each_size", "direct_blocks", "interleaved",
     "direct_pending",
     "random_blocks --direct --seeds=12:16", "freed", "freed --direct", "traced_requests",
 ]  # fmt: skip
-#: They end processes or kernels, which all clients of an MPS server may notice.
-ALONE = ["lifecycle", "process"]
+#: They end processes or kernels, which all clients of an MPS server may notice; ``traced`` looks at
+#: clocks, and other programs on the GPU hold its warps up.
+ALONE = ["traced", "lifecycle", "process"]
 #: Programs that run side by side: nearly all of their time is that of the compiler, on one core.
 TOGETHER = max(1, (os.cpu_count() or 2) // 2)
 LIMIT_S = 240

@@ -241,7 +241,7 @@ def await_rest(ctx, slot, number, first, rank, size):
 
 
 # A slot's cell: the credit, which says that the slot is free, and the announcement, which says
-# where the next round of a long message goes.
+# where a round of a long message goes.
 
 BY_INBOX = LOW_32 - 1  # in place of a round's first part: the message comes by the inbox
 _NO_ROUND = LOW_32  # the same, of an announcement that is only refreshed

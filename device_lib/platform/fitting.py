@@ -31,7 +31,12 @@ def _of_bounds(kernel: Any) -> int:
     if not bounds:
         return max(LIMITS)
     threads, blocks = (*bounds, 1)[:2] if isinstance(bounds, tuple | list) else (bounds, 1)
-    resident = -(-threads // 32) * 32 * max(blocks or 1, 1)
+    return registers_left(threads, max(blocks or 1, 1))
+
+
+def registers_left(threads: int, blocks: int) -> int:
+    """Of a thread, where so many blocks are resident on a multiprocessor."""
+    resident = -(-threads // 32) * 32 * blocks
     return int(REGISTERS // resident // _STEP * _STEP)
 
 

@@ -4,8 +4,8 @@ The library is there in several builds (``device_lib/platform/assembler.py``): w
 registers a thread as its functions like to have, and with fewer. A launch takes the first under
 which all of its blocks are resident at once, so a block of 256 threads communicates at full speed,
 and one of 1024 can be launched at all. What the kernel's own code takes stays as Numba has compiled
-it, unless that is what keeps the grid from being resident: then it is held to the leanest build's
-number, too. The *lean* build is for grids that no other one lets be resident.
+it, unless that is what keeps the grid from being resident: then it is held to 64 registers, too.
+The *lean* build is for grids that no other one lets be resident.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from device_lib.platform.assembler import LEAN, LIMITS
-from device_lib.platform.fitting import REGISTERS, allowed, most_registers
+from device_lib.platform.fitting import allowed, most_registers, registers_left
 
 _MAKES = "gmpi_partitioned_make_"  # of partitioned_making.py, and of device_lib/api/persistent.py
 _WITHOUT_ASKING = 48 << 10  # bytes of shared memory a block; a kernel must be allowed more
@@ -99,15 +99,10 @@ def choose(kernel: Any, blocks: int, threads: int, dynamic: int) -> Choice:
 
 
 def _choose(kernel: Any, blocks: int, threads: int, dynamic: int) -> Choice:
-    made = builds(kernel, lean=blocks <= _most_lean(threads))
+    # The lean build is not even made for a grid that it cannot let be resident: that takes seconds.
+    each = -(-blocks // _multiprocessors())
+    made = builds(kernel, lean=registers_left(threads, each) >= LEAN)
     return first_that_fits((_measure(build, threads, dynamic) for build in made), blocks)
-
-
-def _most_lean(threads: int) -> int:
-    """As many blocks as the lean build's registers let be resident at most. It is not even made for
-    a grid that is larger: that takes seconds."""
-    of_a_block = LEAN * (-(-threads // 32) * 32)
-    return REGISTERS // of_a_block * _multiprocessors()
 
 
 def _multiprocessors() -> int:

@@ -105,14 +105,19 @@ def send_rounds(ctx, send, out, rounds):
         GMPI_Wait(ctx, send)
 
 
-@cuda.jit
-def receive_rounds(ctx, recv, back, found):
+@cuda.jit(device=True)
+def receive_all(ctx, recv, back, found):
     for i in range(found.shape[0]):
         GMPI_Start(ctx, recv)
         while not GMPI_Parrived(ctx, recv, 0):
             pass
         found[i, cuda.threadIdx.x] = back[cuda.threadIdx.x]
         GMPI_Wait(ctx, recv)
+
+
+@cuda.jit
+def receive_rounds(ctx, recv, back, found):
+    receive_all(ctx, recv, back, found)
 
 
 def sends_that_are_rounds_ahead(g: gmpi.Context) -> None:
@@ -140,7 +145,6 @@ def sends_that_are_rounds_ahead(g: gmpi.Context) -> None:
     g.Request_free(recv)
 
 
-# wide: a kernel
 @cuda.jit
 def test_only(ctx, send, recv, out, rounds):
     """The last round is late, and nothing but tests of another request can store it."""
@@ -157,15 +161,9 @@ def test_only(ctx, send, recv, out, rounds):
     GMPI_Wait(ctx, send)
 
 
-# wide: a kernel
 @cuda.jit
 def receive_and_answer(ctx, send, recv, back, found):
-    for i in range(found.shape[0]):
-        GMPI_Start(ctx, recv)
-        while not GMPI_Parrived(ctx, recv, 0):
-            pass
-        found[i, cuda.threadIdx.x] = back[cuda.threadIdx.x]
-        GMPI_Wait(ctx, recv)
+    receive_all(ctx, recv, back, found)
     GMPI_Start(ctx, send)
     GMPI_Pready(ctx, 0, send)
     GMPI_Wait(ctx, send)
