@@ -129,6 +129,26 @@ def _accesses():
 _store_shared, _load_shared = _accesses()
 
 
+def _several(count, make_index):
+    """What loads ``count`` words from ``make_index(builder, arguments)`` on.
+
+    A device function that returns a tuple has it stored to the stack. In a kernel of many calls
+    the compiler leaves such stores, by all threads of a block, where nobody loads any more.
+    """
+    kind = types.UniTuple(types.int64, count)
+
+    def load(context, builder, sig, args):
+        words, first = shared_words(builder), make_index(builder, args)
+        found = ir.Constant(ir.ArrayType(_I64, count), ir.Undefined)
+        for i in range(count):
+            index = builder.add(first, ir.Constant(_I64, i))
+            at = builder.gep(words, [ir.Constant(_I64, 0), index], inbounds=True)
+            found = builder.insert_value(found, builder.load(at, typ=_I64), i)
+        return found
+
+    return kind, load
+
+
 @device
 def broadcast_block(a):
     """Thread 0's value, in every thread of the block.
@@ -202,10 +222,16 @@ def put_block_row(lane, a, b, c):
     _store_shared(_ROWS + 2 + 3 * lane, c)
 
 
-@device
-def get_block_row(lane, a, b, c):
-    at = _ROWS + 3 * lane
-    return _load_shared(at), _load_shared(at + 1), _load_shared(at + 2)
+def _get_row(typingctx, lane, a, b, c):
+    def row(builder, args):
+        at = builder.mul(args[0], ir.Constant(_I64, 3))
+        return builder.add(at, ir.Constant(_I64, _ROWS))
+
+    kind, load = _several(3, row)
+    return kind(types.int64, a, b, c), load
+
+
+get_block_row = intrinsic(_get_row)
 
 
 @device
@@ -228,10 +254,12 @@ def put_block_4_same(a, b, c, d):
     _store_shared(_PUT + 3, d)
 
 
-@device
-def get_block_4(a, b, c, d):
-    first = _load_shared(_PUT), _load_shared(_PUT + 1), _load_shared(_PUT + 2)
-    return first[0], first[1], first[2], _load_shared(_PUT + 3)
+def _get_4(typingctx, a, b, c, d):
+    kind, load = _several(4, lambda builder, args: ir.Constant(_I64, _PUT))
+    return kind(a, b, c, d), load
+
+
+get_block_4 = intrinsic(_get_4)
 
 
 @device
