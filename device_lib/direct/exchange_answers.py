@@ -6,7 +6,8 @@ answer for a moment; where none comes, it takes the inbox, if the block fits the
 
 Called by one lane, except where it says otherwise. A receive may answer where the message that had
 its slot before has been taken: so in a call with several messages of one channel only the first
-ones do.
+ones do. Blocks of up to 64 KiB always come by the inbox: to wait for the answer, and for the fence
+behind a block that went straight, takes as long as the two ways more.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -26,13 +27,14 @@ STAGED_ONLY = 2 << rows.LENGTH_BITS  # a long block comes by staging, wherever i
 NO_ANSWER = 0
 BY_INBOX = 1
 STRAIGHT = 2
+_SHORTER = 1 << 16  # bytes; of blocks that are longer there are answers
 _LOOKS = 2 if gpu.SIMULATOR else 6  # of some 0.6 us each
 
 
 @device
 def is_answered(number, nbytes):
     """Both ends say the same where they have the same length."""
-    return nbytes > channels.ROOM and not packets.refreshed(number)
+    return nbytes > _SHORTER and not packets.refreshed(number)
 
 
 @device
@@ -43,7 +45,7 @@ def place_for_answer(ctx, nbytes, address, remote):
         address: of the user's buffer, or SCATTERED.
         remote: where the other end of the channel is.
     """
-    if nbytes <= channels.ROOM or address == SCATTERED:
+    if nbytes <= _SHORTER or address == SCATTERED:
         return 0
     return registered.place_by_warp(ctx, address, nbytes, remote)
 

@@ -20,13 +20,13 @@ from gmpi.contract.moves import BACK, OUT
 
 
 @device
-def any_meet(begin, end, number):
-    """Whether two of the stretches of the first ``number`` lanes have bytes in common."""
+def any_meet(begin, end, first, number):
+    """Whether two of the stretches of ``number`` lanes from ``first`` on have bytes in common."""
     mask = warp_mask()
     lane = gpu.lane_id()
     found = False
-    other = 0
-    while other < number:
+    other = first
+    while other < first + number:
         other_begin = gpu.shuffle(mask, begin, other)
         other_end = gpu.shuffle(mask, end, other)
         meet = begin < other_end and other_begin < end
@@ -45,7 +45,7 @@ def _overlap_of_some(ctx, side):
     if lane < side.number:
         nbytes, begin, row = place_of_block(ctx, side, lane)
         end = begin + nbytes if row == 0 else begin
-    return any_meet(begin, end, side.number)
+    return any_meet(begin, end, 0, side.number)
 
 
 @device

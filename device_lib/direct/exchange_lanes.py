@@ -1,5 +1,8 @@
 """What each lane of the leading warp finds out of its block before the first message of an exchange
 (``exchange_quick``). All lanes call these, of a full warp.
+
+One half of them has the blocks that go out, the other half those that come back: what is to be
+found out of both takes the time of one.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -23,6 +26,7 @@ from gmpi.contract import channels
 from gmpi.contract.constants import DATATYPE_MARK, FIRST_WITH_GAPS
 from gmpi.contract.wire import COMMUNICATORS, POSITION_MASK
 
+LANES = FULL_WARP // 2  # of each way, so many blocks
 _CELLS = channels.DEPTH  # that lanes look at together; of four channels
 _CHANNELS = FULL_WARP // _CELLS
 
@@ -50,13 +54,17 @@ def block_of(side, lane):
     """(bytes, address, whether the block is one for the quick way) of the lane's block.
 
     What ``counted_blocks.block`` and ``survey`` say of all blocks, as far as it is needed here.
+
+    Args:
+        side: of the lane's way.
+        lane: its place among those of this way.
     """
     if side.number == 0:
         return int64(0), int64(0), True
     count = int64(side.count)
     datatype = int64(side.datatype)
     begin = lane * count
-    quick = side.number <= FULL_WARP
+    quick = side.number <= LANES
     typed = False
     if side.arrays != 0:
         counts = gpu.load_8(side.arrays + ARRAYS_COUNTS)
@@ -100,12 +108,15 @@ def step_of(area, place, shape, way, number, lane, last, nbytes, address):
     """(the other rank, bytes, address) of the lane's step.
 
     Args:
+        way, number, last: of the lane's half.
         nbytes, address: of the lane's block.
     """
     peer = int64(0)
     which = int64(0)
-    if lane < last:
-        peer, which = whom(area, place, shape, way, number, lane)
+    step = lane & LANES - 1
+    if step < last:
+        peer, which = whom(area, place, shape, way, number, step)
+    which |= lane & LANES
     return peer, gpu.shuffle(ALL_LANES, nbytes, which), gpu.shuffle(ALL_LANES, address, which)
 
 
@@ -123,27 +134,29 @@ def end_of(ctx, word0, peer, receives, wanted):
 
 
 @device
-def order_of(peer, wanted, last, several):
+def order_of(lane, peer, wanted, last, several):
     """(messages of the same channel before the lane's, how many of it there are, whose is first).
 
     Args:
         several: whether a channel may have more than one.
     """
-    lane = int64(gpu.lane_id())
     if not several:
         return int64(0), int64(1), lane
+    half = lane & LANES
     bits = gpu.ballot(ALL_LANES, wanted)
+    most = max(gpu.shuffle(ALL_LANES, last, 0), gpu.shuffle(ALL_LANES, last, LANES))
     before = int64(0)
     number = int64(0)
     first = int64(FULL_WARP)
-    other = int64(0)
-    while other < last:
+    step = int64(0)
+    while step < most:
+        other = half | step
         same = gpu.shuffle(ALL_LANES, peer, other) == peer and bits >> other & 1 != 0
         if same:
             number += 1
             before += 1 if other < lane else 0
             first = min(first, other)
-        other += gpu.opaque(1)
+        step += gpu.opaque(1)
     return before, number, min(first, int64(FULL_WARP - 1))
 
 

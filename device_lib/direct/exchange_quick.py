@@ -1,7 +1,7 @@
-"""The quick way of an exchange: each lane of the leading warp has a block that goes out, and one
-that comes back.
+"""The quick way of an exchange: each lane of the leading warp has a block, which goes out or comes
+back.
 
-Written for latency, for calls of at most 32 blocks each way, of predefined datatypes, in one piece,
+Written for latency, for calls of at most 16 blocks each way, of predefined datatypes, in one piece,
 none longer than the wide slot. What memory is asked is asked for all blocks at once. A message that
 finds its slot free and one that comes soon are never entered as requests. Blocks of up to 8 bytes
 are moved by their lanes, longer ones by all threads of the call (``block_jobs``).
@@ -39,6 +39,7 @@ from device_lib.direct.exchange_blocks import (
 )
 from device_lib.direct.exchange_checks import any_meet
 from device_lib.direct.exchange_lanes import (
+    LANES,
     block_of,
     end_of,
     look_for_credits,
@@ -93,15 +94,14 @@ def _look_for_answers(undecided, local, number, nbytes, answer, place, parts):
 # wide: what a lane has of its message
 @device
 def _send(
-    ctx, sends, nbytes, source, remote, local, counters, number, ahead, own_to, own, looks
+    ctx, sends, nbytes, address, remote, local, counters, number, ahead, own, own_source, looks
 ):  # fmt: skip
     """Sends the lane's block, if it can go now: whether it has. Copies the block for this rank
     itself.
 
     Args:
         ahead: slots that are free from this message on.
-        own_to: where this rank's own block goes.
-        own: in lane 0, whether there is one, from ``source``.
+        own: in one lane, whether there is one, from ``own_source`` to ``address``.
         looks: how often to look for an answer; 0: nobody answers.
     """
     place = packets.inbox_slot(remote, number)
@@ -109,16 +109,22 @@ def _send(
     short = sends and nbytes <= channels.ROOM and ahead > 0
     over = short
     to = place
+    source = address
     word = row_word(PUT_PACKETS, nbytes, number)
-    if short and nbytes <= channels.HEADER_PAYLOAD:
+    if own:
+        to = address
+        source = own_source
+        word = row_word(COPY, nbytes, 0)
+    if (short or own) and nbytes <= channels.HEADER_PAYLOAD:
         low, high = load_payload(source, nbytes)
-        gpu.write_packet(place, low, nbytes | mark)
+        if own:
+            store_payload(address, low, 0, nbytes)
+        else:
+            gpu.write_packet(place, low, nbytes | mark)
         short = False
+        own = False
     now = gpu.ballot(ALL_LANES, short)
     later = gpu.ballot(ALL_LANES, own)
-    if own:
-        to = own_to
-        word = row_word(COPY, nbytes, 0)
     large = sends and nbytes > channels.ROOM
     some_large = gpu.ballot(ALL_LANES, large)
     straight = False
@@ -128,8 +134,10 @@ def _send(
         there = int64(0)
         undecided = int64(0)
         if looks > 0:
+            undecided = gpu.ballot(ALL_LANES, large and is_answered(number, nbytes))
+        if undecided != 0:
             undecided, answer, there, parts = _look_for_answers(
-                some_large, local, number, nbytes, answer, there, parts
+                undecided, local, number, nbytes, answer, there, parts
             )
         if undecided != 0:  # what else there is to do, while answers are on their way
             if now | later != 0:
@@ -277,6 +285,9 @@ def _quick(
     """
     lane = int64(gpu.lane_id())
     slot, taken = take_two(ctx, lane)
+    comes = lane >= LANES
+    step = lane & LANES - 1
+    way = BACK if comes else OUT
     root = sign32(root_op)
     out, back, in_place, flaw = sides_of(
         ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count,
@@ -286,60 +297,53 @@ def _quick(
     swaps = shape & SWAPS != 0
     may = flaw == 0 and may_exchange(ctx, word0, root, shape)
     area, where = area_of(ctx, word0)
-    first_out, last_out, first_back, last_back = 0, 0, 0, 0
+    first, last = 0, 0
     if may:
-        first_out, last_out = steps_of(area, where, word0, root, shape, OUT, in_place)
-        first_back, last_back = steps_of(area, where, word0, root, shape, BACK, in_place)
-    may = may and warp_lanes() == FULL_WARP and max(last_out, last_back) <= FULL_WARP
+        first, last = steps_of(area, where, word0, root, shape, way, in_place)
+    may = may and warp_lanes() == FULL_WARP and gpu.ballot(warp_mask(), last > LANES) == 0
     may = gpu.ballot(warp_mask(), taken) == 3 and may
     block_jobs.begin(ctx)
     if not may:
         return _nothing_done(ctx, slot, taken)
-    nbytes, source, quick_out = block_of(out, lane)
-    room, target, quick_back = block_of(back, lane)
-    if gpu.ballot(ALL_LANES, not quick_out or not quick_back) != 0 or any_meet(
-        target, target + room, back.number
+    side = out
+    if comes:
+        side = back
+    nbytes, address, quick = block_of(side, step)
+    if gpu.ballot(ALL_LANES, not quick) != 0 or any_meet(
+        address, address + nbytes, LANES, back.number
     ):
         return _nothing_done(ctx, slot, taken)
-    to, nbytes, source = step_of(
-        area, where, shape, OUT, out.number, lane, last_out, nbytes, source
-    )
-    sender, room, target = step_of(
-        area, where, shape, BACK, back.number, lane, last_back, room, target
+    peer, nbytes, address = step_of(
+        area, where, shape, way, side.number, lane, last, nbytes, address
     )
     several = shape & OF_NEIGHBOURS != 0
-    own = not several and first_out == 0 and first_back == 0 and min(last_out, last_back) > 0
-    own = own and not swaps
+    own = gpu.ballot(ALL_LANES, first != 0 or last == 0) == 0 and not several and not swaps
     if own:
-        first_out, first_back = 1, 1
-    own = own and lane == 0
-    other = not swaps or to != where & LOW_32  # this rank's own block is where it belongs
-    sends = first_out <= lane and lane < last_out and other
-    wants = first_back <= lane and lane < last_back and other
-    there, remote, cells, counters = end_of(ctx, word0, to, 0, sends)
-    there_too, sending, inbox, counted = end_of(ctx, word0, sender, 1, wants)
-    if not there or not there_too or gpu.ballot(ALL_LANES, own and nbytes != room) != 0:
+        first = 1
+    own_source = gpu.shuffle(ALL_LANES, address, 0)
+    own_differs = own and gpu.shuffle(ALL_LANES, nbytes, 0) != gpu.shuffle(ALL_LANES, nbytes, LANES)
+    own = own and lane == LANES and nbytes > 0
+    # With IN_PLACE this rank's own block is where it belongs.
+    moves = first <= step and step < last and (not swaps or peer != where & LOW_32)
+    sends = moves and not comes
+    wants = moves and comes
+    there, remote, local, counters = end_of(ctx, word0, peer, 1 if comes else 0, moves)
+    if not there or own_differs:
         return _nothing_done(ctx, slot, taken)
-    before, all_out, leader = order_of(to, sends, last_out, several)
-    before_back, all_back, leader_back = order_of(sender, wants, last_back, several)
+    before, all_of_it, leader = order_of(lane, peer, moves, last, several)
     free = int64(0)
     drawn = int64(0)
-    drawn_back = int64(0)
     if sends:
         free = table.known_free(counters)
-    if wants and before_back == 0:
-        drawn_back = int64(gpu.add_32_gpu(counted + channels.COUNTER_NUMBER, all_back))
-    if sends and before == 0:
-        drawn = int64(gpu.add_32_gpu(counters + channels.COUNTER_NUMBER, all_out))
-    number_back = gpu.shuffle(ALL_LANES, drawn_back, leader_back) + before_back & channels.NUMBERS
-    # Of one channel, only as many as there are slots: what had them before has been taken.
-    answers = wants and before_back < channels.DEPTH and not swaps
-    straight = _answer(ctx, answers, room, target, sending, inbox, number_back)
+    if moves and before == 0:
+        drawn = int64(gpu.add_32_gpu(counters + channels.COUNTER_NUMBER, all_of_it))
     number = gpu.shuffle(ALL_LANES, drawn, leader) + before & channels.NUMBERS
+    # Of one channel, only as many as there are slots: what had them before has been taken.
+    answers = wants and before < channels.DEPTH and not swaps
+    straight = _answer(ctx, answers, nbytes, address, remote, local, number)
     ahead = table.slots_ahead(free, number)
-    own = own and nbytes > 0
     sent = False
-    state = _PENDING if wants and not packets.refreshed(number_back) else _NONE
+    state = _PENDING if wants and not packets.refreshed(number) else _NONE
     usual = sends and not packets.refreshed(number)
     answer_looks = 0 if swaps else _ANSWER_LOOKS
     anybody = direct_handle(ctx, 0, 0, 0)
@@ -348,31 +352,33 @@ def _quick(
     while looked < most:
         now = usual and not sent
         needed = now and ahead < (1 if nbytes <= channels.ROOM else channels.DEPTH)
-        ahead = look_for_credits(gpu.ballot(ALL_LANES, needed), cells, number, counters, ahead)
+        ahead = look_for_credits(gpu.ballot(ALL_LANES, needed), local, number, counters, ahead)
         gone = _send(
-            ctx, now, nbytes, source, remote, cells, counters, number, ahead, target, own,
+            ctx, now, nbytes, address, remote, local, counters, number, ahead, own, own_source,
             answer_looks if looked == 0 else min(answer_looks, 1),
         )  # fmt: skip
         sent = sent or gone
         own = False
-        held = swaps and state == _PENDING and sends and not sent
+        unsent = gpu.ballot(ALL_LANES, sends and not sent)
+        held = swaps and state == _PENDING and unsent >> step & 1 != 0
         state = _HELD if held else state
         unsent = gpu.ballot(ALL_LANES, usual and not sent)
         looks = 1 if unsent != 0 else most - looked  # whose slots others give back meanwhile
-        state = _receive(ctx, state, room, target, sending, inbox, number_back, straight, looks)
+        state = _receive(ctx, state, nbytes, address, remote, local, number, straight, looks)
         state = _PENDING if held else state
         looked += looks
         if unsent | gpu.ballot(ALL_LANES, state == _PENDING) == 0:
             break
-    left = gpu.ballot(ALL_LANES, sends and not sent)
-    left |= gpu.ballot(ALL_LANES, wants and state != _OVER) << 32
+    left = gpu.ballot(ALL_LANES, (sends and not sent) or (wants and state != _OVER))
     if left == 0:
         if lane < 2:
             slots.release(ctx, slot)
         return slots.error_handle(SUCCESS), int64(0), int64(0), int64(0), int64(0)
+    left = left & (1 << LANES) - 1 | left >> LANES << 32
     spares = gpu.shuffle(ALL_LANES, slot, 0) + 1 | gpu.shuffle(ALL_LANES, slot, 1) + 1 << 32
-    straights = gpu.ballot(ALL_LANES, straight)
-    return int64(0), left, number | number_back << 32, straights, spares
+    straights = gpu.ballot(ALL_LANES, straight) >> LANES
+    drawn = number | gpu.shuffle(ALL_LANES, number, lane | LANES) << 32
+    return int64(0), left, drawn, straights, spares
 
 
 quick = linked("gmpi_direct_exchange_quick", 14, 5, _quick)

@@ -150,7 +150,7 @@ def blocks_of_all_lengths(g: gmpi.Context) -> None:
     that warp alone, and of several warps, of which one is not full."""
     lengths = np.array([
         0, 1, 8, 9, 380, 1024, 1025, channels.ROOM, channels.ROOM + 16, 65536,
-        channels.WIDE_ROOM, channels.WIDE_ROOM + 1,
+        65536 + 16, channels.WIDE_ROOM, channels.WIDE_ROOM + 1,
     ])  # fmt: skip
     calls = np.arange(len(lengths))[:, None]
     for threads, registered in ((20, False), (32, True), (100, False), (100, True)):
@@ -232,16 +232,15 @@ def straight_to_registered_arrays(g: gmpi.Context) -> None:
     does not see it soon enough, the block goes another way."""
     if SIZE == 1:
         return
-    shared = 65536 + 16
+    shared = channels.WIDE_ROOM + 16
     a, b = (g.empty(SIZE * shared, np.uint8) for _ in range(2))
     plain = cuda.to_device(np.zeros(SIZE * shared, np.uint8))
     until, straight, call = time.monotonic() + 30, 0, 0
     while WORLD.allreduce(straight, MPI.MIN) < 3 or call < 20:
         assert not WORLD.allreduce(time.monotonic() > until, MPI.LOR), f"{straight} of {call}"
-        nbytes = (65536, 65536 - 8, channels.ROOM + 16)[
-            call % 3
-        ]  # what is no multiple of 16 cannot
-        target = plain if call % 4 == 3 and RANK % 2 else b
+        # What is no multiple of 16 cannot, and shorter ones do not.
+        nbytes = (channels.WIDE_ROOM, channels.WIDE_ROOM - 8, 65536 + 16, 65536)[call % 4]
+        target = plain if call % 5 == 3 and RANK % 2 else b
         own = [pattern(shared, call + 9 * RANK + r) for r in range(SIZE)]
         a.copy_to_device(np.concatenate(own))
         target.copy_to_device(np.zeros(SIZE * shared, np.uint8))
