@@ -5,10 +5,8 @@ barrier. Here the others wait at a barrier, read a *job* from the block's shared
 share of it, and meet again; the last job is the call's result. The leading warp is that of a call
 of warp scope, by the same code: then there is nobody else, and it does all of each job.
 
-A job is a single one, with its words, or a *batch*: a bit for each row of the leading warp's lanes
-(``Scope.put_row``), which says what to move. Short rows of a batch are moved by a warp each, side
-by side, and longer ones by all threads. Long rows that lie well are jobs of their own
-(``block_rows``), and a short one that is the only one is moved by the leading warp itself.
+A job is a single one, with its words, or *rows*, which say what to move (``block_rows``). Of a
+batch of rows the leading warp moves the short ones by itself.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -19,18 +17,16 @@ from collections.abc import Callable
 from device_lib.direct import packets
 from device_lib.direct.block_rows import (
     COPY,
-    FOR_ITSELF,
     OF_A_WARP,
     PUT_PACKETS,
     PUT_WIDE,
     TAKE_PACKETS,
-    is_one,
-    job_of,
-    may_be_one,
-    move_one,
+    lies_well,
+    move_rows,
     parts_of,
+    put_rows,
 )
-from device_lib.direct.block_words import GRID, OVER, PUSH, TAKE, put_words
+from device_lib.direct.block_words import GRID, OVER, PUSH, TAKE, TOGETHER, put_words
 from device_lib.direct.grid_jobs import execute as execute_in_grid
 from device_lib.direct.long_moves import push_pieces, take_pieces
 from device_lib.direct.staged_parts import make_push
@@ -44,7 +40,6 @@ from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from gmpi.contract.wire import SCATTERED
 
 # Kinds of jobs, beside those of ``block_words``.
-_BATCH = 16
 _HELP = 17  # executes commands of the proxied road
 _PACK = 18
 _PUT_WIDE = 19
@@ -73,29 +68,6 @@ _move_linked = linked("gmpi_direct_move_row", 8, 1, _move)
 
 
 @device
-def _move_rows(ctx, rows):
-    """The calling thread's share of a batch that is in the block's shared memory: 1 where waits
-    were aborted before it was done, else 0."""
-    rank = int64(gpu.thread_rank())
-    size = int64(gpu.block_threads())
-    warps = size >> 5
-    turn = 0
-    failed = 0
-    while rows != 0:
-        row = gpu.first_bit(rows)
-        rows &= rows - 1
-        to, source, word = gpu.get_block_row(row, 0, 0, 0)
-        nbytes, _, _ = parts_of(word)
-        if nbytes > OF_A_WARP or warps <= 1:
-            failed |= _move_linked(ctx, to, source, word, rank, size)
-        else:
-            if turn == rank >> 5:
-                failed |= _move_linked(ctx, to, source, word, rank & 31, int64(32))
-            turn = turn + 1 if turn + 1 < warps else 0
-    return failed
-
-
-@device
 def _move_by_warp(ctx, rows, to, source, word):
     """Moves rows by the calling warp, as ``_batch``."""
     mask = warp_mask()
@@ -108,54 +80,6 @@ def _move_by_warp(ctx, rows, to, source, word):
         its = gpu.shuffle(mask, word, row)
         failed |= _move_linked(ctx, here[0], here[1], its, lane, lanes)
     return 1 if gpu.ballot(mask, failed != 0) != 0 else 0
-
-
-@device
-def _move_each(ctx, rows, to, source, word):
-    """Has rows moved one after the other, as ``_batch``."""
-    failed = 0
-    while rows != 0:
-        row = gpu.first_bit(rows)
-        rows &= rows - 1
-        its_to, its_source = gpu.shuffle(ALL_LANES, to, row), gpu.shuffle(ALL_LANES, source, row)
-        what, mail = job_of(gpu.shuffle(ALL_LANES, word, row))
-        gpu.put_block_4(what, its_to, its_source, mail)
-        gpu.sync_block()
-        failed |= 1 if gpu.sync_block_or(move_one(ctx, what, its_to, its_source, mail)) else 0
-    return failed
-
-
-@device
-def _batch(ctx, rows, to, source, word):
-    """Has the rows of a batch moved, by the leading warp: 1 where waits were aborted before all was
-    done, else 0.
-
-    Args:
-        rows: bits of the lanes whose words these are, the same in all lanes.
-        to, source, word: of the lane's row (``row_word``).
-    """
-    lane = int64(gpu.lane_id())
-    if leads_block(ctx):
-        mine = rows >> lane & 1 != 0
-        ones = gpu.ballot(ALL_LANES, mine and may_be_one(to, source, word))
-        few = gpu.ballot(ALL_LANES, mine and parts_of(word)[0] <= FOR_ITSELF)
-        few = few if few & few - 1 == 0 else 0
-        rows &= ~(ones | few)
-        failed = _move_each(ctx, ones, to, source, word)
-        failed |= _move_by_warp(ctx, few, to, source, word)
-        if rows == 0:
-            return failed
-        if rows >> lane & 1 != 0:
-            gpu.put_block_row(lane, to, source, word)
-        gpu.put_block_4(_BATCH, rows, 0, 0)
-        gpu.sync_block()
-        return failed | (1 if gpu.sync_block_or(_move_rows(ctx, rows)) else 0)
-    failed = _move_by_warp(ctx, rows, to, source, word)
-    gpu.sync_warp(warp_mask())
-    return failed
-
-
-batch = linked("gmpi_direct_move_batch", 7, 1, _batch)
 
 
 _pack_share = make_push(pack_any)
@@ -185,8 +109,6 @@ _help_block = declared("gmpi_help_block", 3, 1)
 def _do_rare(ctx):
     """The same of the job whose words are in the block's shared memory."""
     kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
-    if kind == _BATCH:
-        return _move_rows(ctx, a)
     d, e, command = gpu.get_block_row(0, 0, 0, 0)
     if kind == _HELP:
         return _help_block(ctx)
@@ -213,6 +135,65 @@ def _share(ctx, kind, a, b, c, d, e):
 
 
 _share_linked = linked("gmpi_direct_share_job", 9, 1, _share)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+@device
+def _move_by_all(ctx, rows, to, source, word):
+    """Has rows that lie well moved, as ``_batch``."""
+    failed = 0
+    lengths = parts_of(word)[0]
+    lane = int64(gpu.lane_id())
+    while rows != 0:
+        nbytes = gpu.shuffle(ALL_LANES, lengths, gpu.first_bit(rows))
+        same = gpu.ballot(ALL_LANES, rows >> lane & 1 != 0 and lengths == nbytes)
+        log, nbytes, left = put_rows(same, to, source, word)
+        gpu.sync_block()
+        failed |= 1 if gpu.sync_block_or(move_rows(ctx, log, nbytes)) else 0
+        rows = rows & ~same | left
+    return failed
+
+
+@device
+def _copy_each(ctx, rows, to, source, word):
+    """Has rows copied that do not lie well, as ``_batch``."""
+    failed = 0
+    while rows != 0:
+        row = gpu.first_bit(rows)
+        rows &= rows - 1
+        its_to, its_source = gpu.shuffle(ALL_LANES, to, row), gpu.shuffle(ALL_LANES, source, row)
+        nbytes = gpu.shuffle(ALL_LANES, parts_of(word)[0], row)
+        failed |= _share_linked(ctx, _COPY, its_to, its_source, nbytes, 0, 0)
+    return failed
+
+
+@device
+def _batch(ctx, rows, to, source, word):
+    """Has the rows of a batch moved, by the leading warp: 1 where waits were aborted before all was
+    done, else 0.
+
+    Args:
+        rows: bits of the lanes whose words these are, the same in all lanes.
+        to, source, word: of the lane's row (``row_word``).
+    """
+    if leads_block(ctx):
+        mine = rows >> int64(gpu.lane_id()) & 1 != 0
+        short = gpu.ballot(ALL_LANES, mine and parts_of(word)[0] <= OF_A_WARP)
+        for_all = gpu.ballot(ALL_LANES, mine and lies_well(to, source, word))
+        failed = _move_by_warp(ctx, short, to, source, word)
+        failed |= _move_by_all(ctx, for_all, to, source, word)
+        return failed | _copy_each(ctx, rows & ~(short | for_all), to, source, word)
+    failed = _move_by_warp(ctx, rows, to, source, word)
+    gpu.sync_warp(warp_mask())
+    return failed
+
+
+batch = linked("gmpi_direct_move_batch", 7, 1, _batch)
+
+
+# --- single jobs ----------------------------------------------------------------------------------
 
 
 @device
@@ -271,8 +252,8 @@ def _serve(ctx):
             push_pieces(ctx, a)
         elif kind == TAKE:
             take_pieces(ctx, a, b)
-        elif is_one(kind):
-            failed = move_one(ctx, kind, a, b, c)
+        elif kind == TOGETHER:
+            failed = move_rows(ctx, a, b)
         else:
             failed = _do_rare_linked(ctx)
         gpu.sync_block_or(failed)
@@ -298,12 +279,12 @@ def follow(ctx):
 
 @device
 def follow_rows(ctx):
-    """The same where jobs of one row are likely: here nothing is saved for these."""
+    """The same where rows are likely: here nothing is saved for these."""
     gpu.sync_block()
     gpu.sync_block()
     kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
-    while is_one(kind):
-        gpu.sync_block_or(move_one(ctx, kind, a, b, c))
+    while kind == TOGETHER:
+        gpu.sync_block_or(move_rows(ctx, a, b))
         gpu.sync_block()
         kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
     if kind != OVER:

@@ -11,6 +11,7 @@ OVER = 0  # none: the call is over
 PUSH = 1  # of a long message (``long_moves``)
 TAKE = 2
 GRID = 3  # by all blocks of a grid (``grid_jobs``)
+TOGETHER = 4  # rows of one length (``block_rows``)
 
 
 @device

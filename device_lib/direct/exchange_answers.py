@@ -34,7 +34,12 @@ _LOOKS = 2 if gpu.SIMULATOR else 6  # of some 0.6 us each
 @device
 def is_answered(number, nbytes):
     """Both ends say the same where they have the same length."""
-    return nbytes > _SHORTER and not packets.refreshed(number)
+    return may_be_answered(nbytes) and not packets.refreshed(number)
+
+
+@device
+def may_be_answered(nbytes):
+    return nbytes > _SHORTER
 
 
 @device
@@ -45,7 +50,7 @@ def place_for_answer(ctx, nbytes, address, remote):
         address: of the user's buffer, or SCATTERED.
         remote: where the other end of the channel is.
     """
-    if nbytes <= _SHORTER or address == SCATTERED:
+    if not may_be_answered(nbytes) or address == SCATTERED:
         return 0
     return registered.place_by_warp(ctx, address, nbytes, remote)
 

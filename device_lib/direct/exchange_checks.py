@@ -20,9 +20,9 @@ from gmpi.contract.moves import BACK, OUT
 
 
 @device
-def any_meet(begin, end, first, number):
-    """Whether two of the stretches of ``number`` lanes from ``first`` on have bytes in common."""
-    mask = warp_mask()
+def any_meet(mask, begin, end, first, number):
+    """Whether two of the stretches of ``number`` lanes from ``first`` on have bytes in common; by
+    the lanes of ``mask``."""
     lane = gpu.lane_id()
     found = False
     other = first
@@ -45,7 +45,7 @@ def _overlap_of_some(ctx, side):
     if lane < side.number:
         nbytes, begin, row = place_of_block(ctx, side, lane)
         end = begin + nbytes if row == 0 else begin
-    return any_meet(begin, end, 0, side.number)
+    return any_meet(warp_mask(), begin, end, 0, side.number)
 
 
 @device

@@ -29,6 +29,7 @@ from device_lib.direct.exchange_answers import (
     announce_place,
     answer_to,
     is_answered,
+    may_be_answered,
 )
 from device_lib.direct.exchange_blocks import (
     SWAPS,
@@ -55,7 +56,7 @@ from device_lib.platform import primitives as gpu
 from device_lib.platform.context import sign32
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
-from device_lib.platform.scope import ALL_LANES, FULL_WARP, warp_lanes, warp_mask
+from device_lib.platform.scope import ALL_LANES, FULL_WARP, warp_lanes
 from device_lib.proxied import slots
 from device_lib.proxied.counted_sides import OF_NEIGHBOURS, sides_of
 from gmpi.contract import channels
@@ -94,12 +95,14 @@ def _look_for_answers(undecided, local, number, nbytes, answer, place, parts):
 # wide: what a lane has of its message
 @device
 def _send(
-    ctx, sends, nbytes, address, remote, local, counters, number, ahead, own, own_source, looks
+    ctx, sends, nbytes, address, remote, local, counters, number, wide, ahead, own, own_source,
+    looks
 ):  # fmt: skip
     """Sends the lane's block, if it can go now: whether it has. Copies the block for this rank
     itself.
 
     Args:
+        wide: number in the wide slot, if that has been drawn; else -1.
         ahead: slots that are free from this message on.
         own: in one lane, whether there is one, from ``own_source`` to ``address``.
         looks: how often to look for an answer; 0: nobody answers.
@@ -157,7 +160,7 @@ def _send(
             to = remote + there
             word = row_word(COPY, nbytes, 0)
         elif large and ahead >= channels.DEPTH:
-            wide = table.next_wide(counters)
+            wide = wide if wide >= 0 else table.next_wide(counters)
             packets.write_wide_header(place, nbytes, number, wide)
             to = packets.wide_slot_of(place, number)
             word = row_word(PUT_WIDE, nbytes, wide)
@@ -298,19 +301,20 @@ def _quick(
     may = flaw == 0 and may_exchange(ctx, word0, root, shape)
     area, where = area_of(ctx, word0)
     first, last = 0, 0
+    may = may and warp_lanes() == FULL_WARP
     if may:
         first, last = steps_of(area, where, word0, root, shape, way, in_place)
-    may = may and warp_lanes() == FULL_WARP and gpu.ballot(warp_mask(), last > LANES) == 0
-    may = gpu.ballot(warp_mask(), taken) == 3 and may
     block_jobs.begin(ctx)
     if not may:
+        return _nothing_done(ctx, slot, taken)
+    if gpu.ballot(ALL_LANES, taken) != 3 or gpu.ballot(ALL_LANES, last > LANES) != 0:
         return _nothing_done(ctx, slot, taken)
     side = out
     if comes:
         side = back
     nbytes, address, quick = block_of(side, step)
     if gpu.ballot(ALL_LANES, not quick) != 0 or any_meet(
-        address, address + nbytes, LANES, back.number
+        ALL_LANES, address, address + nbytes, LANES, back.number
     ):
         return _nothing_done(ctx, slot, taken)
     peer, nbytes, address = step_of(
@@ -337,6 +341,9 @@ def _quick(
         free = table.known_free(counters)
     if moves and before == 0:
         drawn = int64(gpu.add_32_gpu(counters + channels.COUNTER_NUMBER, all_of_it))
+    wide = int64(-1)
+    if sends and nbytes > channels.ROOM and not may_be_answered(nbytes):
+        wide = table.next_wide(counters)  # both are on their way together
     number = gpu.shuffle(ALL_LANES, drawn, leader) + before & channels.NUMBERS
     # Of one channel, only as many as there are slots: what had them before has been taken.
     answers = wants and before < channels.DEPTH and not swaps
@@ -354,8 +361,8 @@ def _quick(
         needed = now and ahead < (1 if nbytes <= channels.ROOM else channels.DEPTH)
         ahead = look_for_credits(gpu.ballot(ALL_LANES, needed), local, number, counters, ahead)
         gone = _send(
-            ctx, now, nbytes, address, remote, local, counters, number, ahead, own, own_source,
-            answer_looks if looked == 0 else min(answer_looks, 1),
+            ctx, now, nbytes, address, remote, local, counters, number, wide, ahead, own,
+            own_source, answer_looks if looked == 0 else min(answer_looks, 1),
         )  # fmt: skip
         sent = sent or gone
         own = False

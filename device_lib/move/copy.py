@@ -60,7 +60,7 @@ if SIMULATOR:
         end = nbytes * (rank + 1) // size
         MEMORY[staging + begin : staging + end] = BYTES[source + begin : source + end]
 
-    copy_from_staging = copy_to_staging
+    copy_from_staging = copy_words = copy_to_staging
 
     def copy_short(target, staging, nbytes, lane):
         for at in range(lane * 16, nbytes, _WARP_BYTES):
@@ -284,6 +284,12 @@ else:
             _to_lean(staging, source, nbytes, rank, size)
         else:
             _to_odd(staging, source, nbytes, rank, size)
+
+    @device
+    def copy_words(target, source, nbytes, rank, size):
+        """The same of whole words of 16 bytes, less than 2**_LEAN_SHIFT bytes, by threads that are
+        to save no registers for it, however many they are."""
+        _to_lean(target, source, nbytes, rank, size)
 
     @device
     def copy_from_staging(target, staging, nbytes, rank, size):

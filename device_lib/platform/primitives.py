@@ -120,3 +120,4 @@ spin = _twin.spin
 wait_cycles = _twin.wait_cycles
 relax = _twin.relax
 first_bit = _twin.first_bit
+count_bits = _twin.count_bits

@@ -389,3 +389,9 @@ def relax(control):
 def first_bit(word):
     """Index of the lowest set bit of a non-zero 32-bit word."""
     return types.int64(cuda.ffs(word)) - 1
+
+
+@device
+def count_bits(word):
+    """How many bits of a 32-bit word are set."""
+    return types.int64(cuda.popc(types.uint32(word)))

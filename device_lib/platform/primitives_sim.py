@@ -387,3 +387,7 @@ def _watch(rows):
 
 def first_bit(word):
     return (word & -word).bit_length() - 1
+
+
+def count_bits(word):
+    return word.bit_count()
