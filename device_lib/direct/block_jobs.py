@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.direct import packets
+from device_lib.direct import many_packets, packets
 from device_lib.direct.block_rows import (
     COPY,
     OF_A_WARP,
@@ -35,7 +35,7 @@ from device_lib.move.stretch import put_stretch
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import as_leading_warp, leads_block
 from device_lib.platform.library import declared, linked
-from device_lib.platform.primitives import device, int64
+from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from gmpi.contract.wire import SCATTERED
 
@@ -48,38 +48,60 @@ _COPY = 21
 
 
 @device
-def _move(ctx, to, source, word, rank, size):
+def _move(ctx, to, source, word):
+    """Moves a row that is not in packets of a slot, by the calling warp."""
     nbytes, kind, number = parts_of(word)
+    lane, lanes = int64(gpu.lane_id()), int64(warp_lanes())
     if kind == COPY:
-        put_stretch(to, source, nbytes, rank, size)
-    elif kind == PUT_PACKETS:
-        packets.put_packets(to, source, nbytes, number, rank, size)
+        put_stretch(to, source, nbytes, lane, lanes)
     elif kind == PUT_WIDE:
-        packets.put_wide(to, source, nbytes, number, rank, size)
-    elif kind == TAKE_PACKETS:
-        return packets.take_packets(ctx, source, to, nbytes, nbytes, number, rank, size)
+        packets.put_wide(to, source, nbytes, number, lane, lanes)
     else:
         mark = packets.mark_of(number)
-        return packets.take_wide(ctx, source, to, nbytes, nbytes, mark, rank, size)
+        return packets.take_wide(ctx, source, to, nbytes, nbytes, mark, lane, lanes)
     return 0
 
 
-_move_linked = linked("gmpi_direct_move_row", 8, 1, _move)
+@device
+def _put_packets(to, source, nbytes, mark):
+    """A row that goes to its slot, by a full warp."""
+    short = uint32(nbytes)
+    many = many_packets.together(source, short)
+    six = many_packets.load_six(source, many)
+    many_packets.put(to, source, short, mark, many, six)
+    return 0
+
+
+@device
+def _take_packets(ctx, to, source, nbytes, mark):
+    short = uint32(nbytes)
+    four = many_packets.look(source, many_packets.together(to, short), mark << 32)
+    return many_packets.take(ctx, source, to, short, mark, four)
+
+
+_move_linked = linked("gmpi_direct_move_row", 6, 1, _move)
+_put_packets_linked = linked("gmpi_direct_put_row", 4, 1, _put_packets)
+_take_packets_linked = linked("gmpi_direct_take_row", 7, 1, _take_packets)
 
 
 @device
 def _move_by_warp(ctx, rows, to, source, word):
     """Moves rows by the calling warp, as ``_batch``."""
-    mask = warp_mask()
-    lane, lanes = int64(gpu.lane_id()), int64(warp_lanes())
     failed = 0
     while rows != 0:
         row = gpu.first_bit(rows)
         rows &= rows - 1
-        here = gpu.shuffle(mask, to, row), gpu.shuffle(mask, source, row)
-        its = gpu.shuffle(mask, word, row)
-        failed |= _move_linked(ctx, here[0], here[1], its, lane, lanes)
-    return 1 if gpu.ballot(mask, failed != 0) != 0 else 0
+        its_to, its_source = gpu.shuffle(ALL_LANES, to, row), gpu.shuffle(ALL_LANES, source, row)
+        its = gpu.shuffle(ALL_LANES, word, row)
+        nbytes, kind, number = parts_of(its)
+        if kind == PUT_PACKETS:
+            _put_packets_linked(its_to, its_source, nbytes, packets.mark_of(number))
+        elif kind == TAKE_PACKETS:
+            mark = packets.mark_of(number)
+            failed |= _take_packets_linked(ctx, its_to, its_source, nbytes, mark)
+        else:
+            failed |= _move_linked(ctx, its_to, its_source, its)
+    return 1 if gpu.ballot(ALL_LANES, failed != 0) != 0 else 0
 
 
 _pack_share = make_push(pack_any)
@@ -171,8 +193,8 @@ def _copy_each(ctx, rows, to, source, word):
 
 @device
 def _batch(ctx, rows, to, source, word):
-    """Has the rows of a batch moved, by the leading warp: 1 where waits were aborted before all was
-    done, else 0.
+    """Has the rows of a batch moved, by the leading warp, which is full: 1 where waits were aborted
+    before all was done, else 0.
 
     Args:
         rows: bits of the lanes whose words these are, the same in all lanes.
@@ -186,7 +208,7 @@ def _batch(ctx, rows, to, source, word):
         failed |= _move_by_all(ctx, for_all, to, source, word)
         return failed | _copy_each(ctx, rows & ~(short | for_all), to, source, word)
     failed = _move_by_warp(ctx, rows, to, source, word)
-    gpu.sync_warp(warp_mask())
+    gpu.sync_warp(ALL_LANES)
     return failed
 
 
