@@ -197,10 +197,10 @@ def test_staging_is_complete_before_a_record_says_so(library: dict[str, str]) ->
 
 def test_the_fast_paths_neither_spill_nor_call(compiled: Path, library: dict[str, str]) -> None:
     found = json.loads((compiled / "properties.json").read_text())
-    for name in INLINE + DIRECT:
+    for name in INLINE + DIRECT + MOVING:
         assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
-        assert not re.search(r"^\s*call\b", library[name], re.M), name
-        assert not re.search(r"(?<!isspacep)\.local", library[name]), name
+        assert name in MOVING or not re.search(r"^\s*call\b", library[name], re.M), name
+        assert name in MOVING or not re.search(r"(?<!isspacep)\.local", library[name]), name
 
 
 def test_only_traced_kernels_have_anything_of_traces(
@@ -282,10 +282,8 @@ def test_a_kernel_links_nothing_of_operations_that_it_does_not_use(
 
 
 def test_what_calls_return_is_not_cleared_on_the_stack(compiled: Path) -> None:
-    """By all threads, in each call, as at 0cc9064: 46 such stores in this kernel."""
-    ptx = (compiled / "kernel_blocks.ptx").read_text()
-    cleared = re.findall(r"st\.local\.v2\.u64\s+\[.*\], \{(%rd\d+), \1\}", ptx)
-    assert len(cleared) <= 16
+    ptx = (compiled / "kernel_blocks.ptx").read_text()  # at 0cc9064 46 times, by all threads
+    assert len(re.findall(r"st\.local\.v2\.u64\s+\[.*\], \{(%rd\d+), \1\}", ptx)) <= 16
 
 
 def test_a_kernel_takes_no_more_registers_than_a_build_allows(compiled: Path) -> None:
@@ -303,12 +301,6 @@ def test_a_kernel_with_a_limit_of_registers_of_its_own_links(compiled: Path) -> 
     """The linker refuses functions that take more; so it refused such kernels altogether."""
     builds = [limit for _, limit in json.loads((compiled / "limited.json").read_text())]
     assert builds == [64, 64, 255, 128, 40, 128, 64, 64][: len(builds)] and len(builds) >= 2
-
-
-def test_moving_bytes_does_not_spill(compiled: Path) -> None:
-    found = json.loads((compiled / "properties.json").read_text())
-    for name in MOVING:
-        assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
 
 
 def test_long_segments_are_reduced_by_words_of_16_bytes(
