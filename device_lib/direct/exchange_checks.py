@@ -11,7 +11,7 @@ from device_lib.move.layouts import BUFFER_ADDRESS
 from device_lib.move.message import is_derived
 from device_lib.platform import primitives as gpu
 from device_lib.platform.primitives import device
-from device_lib.platform.scope import warp_lanes, warp_mask
+from device_lib.platform.scope import ALL_LANES, warp_lanes, warp_mask
 from device_lib.proxied.counted_blocks import block, survey
 from device_lib.proxied.counted_sides import OF_NEIGHBOURS, is_long
 from device_lib.proxied.opening_blocks import SHARED
@@ -33,6 +33,21 @@ def any_meet(mask, begin, end, first, number):
         found = found or (meet and other < lane and begin < end and other_begin < other_end)
         other += gpu.opaque(1)
     return gpu.ballot(mask, found) != 0
+
+
+@device
+def meet_others(begin, end, other_begin, other_end, first, number):
+    """Whether a stretch of ``number`` lanes from ``first`` on has bytes in common with one of the
+    others that they have; by a full warp."""
+    found = False
+    lane = first
+    while lane < first + number:
+        there = gpu.shuffle(ALL_LANES, other_begin, lane)
+        there_end = gpu.shuffle(ALL_LANES, other_end, lane)
+        meet = begin < there_end and there < end
+        found = found or (meet and begin < end and there < there_end and gpu.lane_id() >= first)
+        lane += gpu.opaque(1)
+    return gpu.ballot(ALL_LANES, found) != 0
 
 
 @device

@@ -2,7 +2,7 @@
 (``exchange_quick``). All lanes call these, of a full warp.
 
 One half of them has the blocks that go out, the other half those that come back: what is to be
-found out of both takes the time of one.
+found out of both takes the time of one. Calls of more than LANES blocks each way have two *turns*.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -24,9 +24,11 @@ from device_lib.proxied.counted_blocks import (
 )
 from gmpi.contract import channels
 from gmpi.contract.constants import DATATYPE_MARK, FIRST_WITH_GAPS
+from gmpi.contract.moves import OUT
 from gmpi.contract.wire import COMMUNICATORS, POSITION_MASK
 
-LANES = FULL_WARP // 2  # of each way, so many blocks
+LANES = FULL_WARP // 2  # of each way, so many blocks in a turn
+MOST = 2 * LANES  # of a call
 _CELLS = channels.DEPTH  # that lanes look at together; of four channels
 _CHANNELS = FULL_WARP // _CELLS
 
@@ -50,21 +52,15 @@ def _element(at, size, i):
 
 
 @device
-def block_of(side, lane):
-    """(bytes, address, whether the block is one for the quick way) of the lane's block.
+def block_of(side, which, wanted):
+    """(bytes, address, whether the block is one for the quick way) of a block, if it is wanted.
 
     What ``counted_blocks.block`` and ``survey`` say of all blocks, as far as it is needed here.
-
-    Args:
-        side: of the lane's way.
-        lane: its place among those of this way.
     """
-    if side.number == 0:
-        return int64(0), int64(0), True
     count = int64(side.count)
     datatype = int64(side.datatype)
-    begin = lane * count
-    quick = side.number <= LANES
+    begin = which * count
+    quick = True
     typed = False
     if side.arrays != 0:
         counts = gpu.load_8(side.arrays + ARRAYS_COUNTS)
@@ -77,15 +73,15 @@ def block_of(side, lane):
         typed = types != 0
         quick = quick and size != 0 and displs_size != 0 and (types_size != 0 or not typed)
         quick = quick and length >= side.first + side.number and side.joined == 0
-        if quick and lane < side.number:
-            count = _element(counts, size, side.first + lane)
-            begin = _element(displs, displs_size, side.first + lane)
+        if quick and wanted:
+            count = _element(counts, size, side.first + which)
+            begin = _element(displs, displs_size, side.first + which)
             if typed:
-                datatype = _element(types, types_size, side.first + lane)
+                datatype = _element(types, types_size, side.first + which)
     nbytes = int64(0)
     address = gpu.load_8(side.buffer + BUFFER_ADDRESS)
-    if quick and lane < side.number:
-        if side.missing >> lane & 1 != 0:
+    if quick and wanted:
+        if side.missing >> which & 1 != 0:
             count = min(count, int64(0))
         size = datatype >> 8 & 0xFF
         quick = datatype & ~0xFFFF == DATATYPE_MARK and datatype & 0xFF < FIRST_WITH_GAPS
@@ -99,25 +95,25 @@ def block_of(side, lane):
             plain = gpu.load_8(side.buffer + BUFFER_DIMS) == 0
             plain = plain and gpu.memory_space(address) == 0
             quick = nbytes <= channels.WIDE_ROOM and (nbytes == 0 or (inside and plain))
-    return nbytes, address + begin, quick
+    return nbytes, address + begin, quick or not wanted
 
 
 # wide: what all lanes have read already
 @device
-def step_of(area, place, shape, way, number, lane, last, nbytes, address):
-    """(the other rank, bytes, address) of the lane's step.
+def step_of(area, place, shape, way, side, step, last):
+    """(the other rank, bytes, address, whether the block is one for the quick way) of a step.
 
     Args:
-        way, number, last: of the lane's half.
-        nbytes, address: of the lane's block.
+        way, side, last: of the lane's half.
     """
     peer = int64(0)
     which = int64(0)
-    step = lane & LANES - 1
-    if step < last:
-        peer, which = whom(area, place, shape, way, number, step)
-    which |= lane & LANES
-    return peer, gpu.shuffle(ALL_LANES, nbytes, which), gpu.shuffle(ALL_LANES, address, which)
+    # Where only one block comes back, that is in the last step.
+    wanted = step < last and (way == OUT or side.number > 1 or step == last - 1)
+    if wanted:
+        peer, which = whom(area, place, shape, way, side.number, step)
+    nbytes, address, quick = block_of(side, which, wanted)
+    return peer, nbytes, address, quick
 
 
 @device
@@ -135,9 +131,11 @@ def end_of(ctx, word0, peer, receives, wanted):
 
 @device
 def order_of(lane, peer, wanted, last, several):
-    """(messages of the same channel before the lane's, how many of it there are, whose is first).
+    """(messages of the same channel before the lane's in this turn, how many of it there are, whose
+    is first).
 
     Args:
+        last: of the lane's half, what is left of it in this turn.
         several: whether a channel may have more than one.
     """
     if not several:
@@ -148,6 +146,7 @@ def order_of(lane, peer, wanted, last, several):
     before = int64(0)
     number = int64(0)
     first = int64(FULL_WARP)
+    most = min(most, int64(LANES))
     step = int64(0)
     while step < most:
         other = half | step
