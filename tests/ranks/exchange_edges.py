@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from common import RANK, SIZE, WORLD, barrier, pattern, same
+from common import RANK, SIZE, WORLD, barrier, pattern, raises, same
 from numba import cuda
 
 import gmpi
@@ -25,6 +25,13 @@ def along_edges(ctx, a, b, counts, displs, comm, errors):
         errors[k] = GMPI_Neighbor_alltoallv(
             ctx, a, counts[k], displs, gmpi.BYTE, b[k], counts[k], displs, gmpi.BYTE, comm
         )
+
+
+@cuda.jit
+def onto_each_other(ctx, a, b, counts, displs, at, comm, errors):
+    errors[0] = GMPI_Neighbor_alltoallv(
+        ctx, a, counts, displs, gmpi.BYTE, b, counts, at, gmpi.BYTE, comm
+    )
 
 
 def many_edges_of_one_channel(g: gmpi.Context) -> None:
@@ -54,6 +61,14 @@ def many_edges_of_one_channel(g: gmpi.Context) -> None:
         barrier()
         if threads == 100:
             g.unregister(b)
+    for one, other in ((2, 5), (2, 20), (18, 25)):
+        at = displs.copy()
+        at[other] = at[one] + 7
+        there = (cuda.to_device(array) for array in (counts[0], displs, at))
+        onto_each_other[1, 32](g.device, a, b[0], *there, comm, errors)
+        text = f"blocks {one} and {other} overlap in recvbuf"
+        raises(gmpi.ArgumentError, text, g.synchronize)
+        same(errors.copy_to_host()[:1], [gmpi.ERR_BUFFER], text)
     g.free(comm)
     graph.Free()
 
