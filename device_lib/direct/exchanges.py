@@ -367,14 +367,14 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> S
 
     @device
     def lead(ctx, words):
-        handle, left, drawn, straight, spares = quick(ctx, *words)
+        handle, left, drawn, straight, spares = quick(ctx, words)
         if handle == 0:
             handle = rest(ctx, *(words + (left, drawn, straight, spares)))
         return handle
 
     @device
     def lead_or_swap(ctx, words):
-        handle, left, drawn, straight, spares = quick(ctx, *words)
+        handle, left, drawn, straight, spares = quick(ctx, words)
         if handle == 0 and gpu.load_8(words[_SEND_BUFFER] + BUFFER_ADDRESS) == IN_PLACE:
             handle = swap(ctx, *(words + (left, drawn, straight, spares)))
         elif handle == 0:
