@@ -98,7 +98,6 @@ def block_of(side, which, wanted):
     return nbytes, address + begin, quick or not wanted
 
 
-# wide: what all lanes have read already
 @device
 def step_of(area, place, shape, way, side, step, last):
     """(the other rank, bytes, address, whether the block is one for the quick way) of a step.
