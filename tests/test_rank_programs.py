@@ -178,7 +178,7 @@ FULL_ONLY = {
     ],
     6: ["direct_collectives", "direct_pending", "random_counts --many --seeds=100:120"],
     9: ["onesided --some"],  # more than have rows beside the windows'
-    18: ["many"],
+    18: ["many", "exchanges no_record_for_a_call"],  # which has two turns for so many blocks
     66: ["many"],
 }  # fmt: skip
 #: Of these, what --quick runs: messages of all kinds, collectives, datatypes, several contexts.

@@ -116,8 +116,8 @@ def _make_quick(two: bool) -> Callable:
             there, remote, local, counters = end_of(ctx, word0, peer, 1 if comes else 0, moves)
             own_source = gpu.shuffle(ALL_LANES, address, 0)
             its = gpu.shuffle(ALL_LANES, nbytes, 0)
-            own = own and turn == 0
-            wrong = gpu.ballot(ALL_LANES, not quick or (own and lane == LANES and nbytes != its))
+            copies = own and turn == 0 and lane == LANES
+            wrong = gpu.ballot(ALL_LANES, not quick or (copies and nbytes != its))
             if turn <= 0:
                 met = any_meet(ALL_LANES, address, address + nbytes, LANES, min(back.number, LANES))
                 if two:
@@ -143,7 +143,7 @@ def _make_quick(two: bool) -> Callable:
                 straight = say_where(ctx, answers, nbytes, address, remote, local, number)
                 over = transfer(
                     ctx, shape, nbytes, address, remote, local, counters, number, wide, straight,
-                    sends, wants, own and lane == LANES and nbytes > 0, own_source,
+                    sends, wants, copies and nbytes > 0, own_source,
                 )  # fmt: skip
                 bits = gpu.ballot(ALL_LANES, moves and not over)
                 left |= (bits & (1 << LANES) - 1 | bits >> LANES << 32) << base
