@@ -7,7 +7,7 @@ answer for a moment; where none comes, it takes the inbox, if the block fits the
 Called by one lane, except where it says otherwise. A receive may answer where the message that had
 its slot before has been taken: so in a call with several messages of one channel only the first
 ones do. Blocks of up to 64 KiB always come by the inbox: to wait for the answer, and for the fence
-behind a block that went straight, takes as long as the two ways more.
+behind a block that went straight, takes as long as a second copy.
 """
 
 # mypy: disable-error-code="no-untyped-def"

@@ -23,31 +23,30 @@ from gmpi.contract.moves import BACK, OUT
 def any_meet(mask, begin, end, first, number):
     """Whether two of the stretches of ``number`` lanes from ``first`` on have bytes in common; by
     the lanes of ``mask``."""
-    lane = gpu.lane_id()
-    found = False
-    other = first
-    while other < first + number:
-        other_begin = gpu.shuffle(mask, begin, other)
-        other_end = gpu.shuffle(mask, end, other)
-        meet = begin < other_end and other_begin < end
-        found = found or (meet and other < lane and begin < end and other_begin < other_end)
-        other += gpu.opaque(1)
-    return gpu.ballot(mask, found) != 0
+    return _meet(mask, begin, end, begin, end, first, number, False)
 
 
 @device
 def meet_others(begin, end, other_begin, other_end, first, number):
     """Whether a stretch of ``number`` lanes from ``first`` on has bytes in common with one of the
     others that they have; by a full warp."""
+    return _meet(ALL_LANES, begin, end, other_begin, other_end, first, number, True)
+
+
+@device
+def _meet(mask, begin, end, other_begin, other_end, first, number, across):
+    """Both of these; ``across``: the lanes' others are not the stretches themselves."""
+    lane = gpu.lane_id()
     found = False
-    lane = first
-    while lane < first + number:
-        there = gpu.shuffle(ALL_LANES, other_begin, lane)
-        there_end = gpu.shuffle(ALL_LANES, other_end, lane)
+    other = first
+    while other < first + number:
+        there = gpu.shuffle(mask, other_begin, other)
+        there_end = gpu.shuffle(mask, other_end, other)
+        counts = lane >= first if across else other < lane
         meet = begin < there_end and there < end
-        found = found or (meet and begin < end and there < there_end and gpu.lane_id() >= first)
-        lane += gpu.opaque(1)
-    return gpu.ballot(ALL_LANES, found) != 0
+        found = found or (meet and counts and begin < end and there < there_end)
+        other += gpu.opaque(1)
+    return gpu.ballot(mask, found) != 0
 
 
 @device

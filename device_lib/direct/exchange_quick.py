@@ -131,19 +131,22 @@ def _make_quick(two: bool) -> Callable:
             turn += gpu.opaque(1) if two else 1
             if turn > 0:
                 before, all_of_it, leader = order_of(lane, peer, moves, last - base, several)
+                # What is asked of memory from here on is on its way together.
+                free = table.known_free(counters) if sends else int64(0)
                 drawn = int64(0)
                 if moves and before == 0:
                     drawn = int64(gpu.add_32_gpu(counters + channels.COUNTER_NUMBER, all_of_it))
                 wide = int64(-1)
                 if sends and nbytes > channels.ROOM and not may_be_answered(nbytes):
-                    wide = table.next_wide(counters)  # both are on their way together
+                    wide = table.next_wide(counters)
                 number = gpu.shuffle(ALL_LANES, drawn, leader) + before & channels.NUMBERS
                 # Of one channel, only as many as there are slots: what had them has been taken.
                 answers = wants and base == 0 and before < channels.DEPTH and not swaps
                 straight = say_where(ctx, answers, nbytes, address, remote, local, number)
                 over = transfer(
-                    ctx, shape, nbytes, address, remote, local, counters, number, wide, straight,
-                    sends, wants, copies and nbytes > 0, own_source,
+                    ctx, shape, nbytes, address, remote, local, counters, number, wide,
+                    table.slots_ahead(free, number), straight, sends, wants,
+                    copies and nbytes > 0, own_source,
                 )  # fmt: skip
                 bits = gpu.ballot(ALL_LANES, moves and not over)
                 left |= (bits & (1 << LANES) - 1 | bits >> LANES << 32) << base

@@ -246,14 +246,12 @@ def _receive(ctx, state, nbytes, target, remote, local, number, straight, looks)
 # wide: what a lane has of its message
 @device
 def transfer(
-    ctx, shape, nbytes, address, remote, local, counters, number, wide, straight, sends, wants, own,
-    own_source,
+    ctx, shape, nbytes, address, remote, local, counters, number, wide, ahead, straight, sends,
+    wants, own, own_source,
 ):  # fmt: skip
     """Sends the lane's block, or receives it, as far as that takes no long wait: whether it is
     over."""
     swaps = shape & SWAPS != 0
-    free = table.known_free(counters) if sends else int64(0)
-    ahead = table.slots_ahead(free, number)
     usual = sends and not packets.refreshed(number)
     sent = False
     state = _PENDING if wants and not packets.refreshed(number) else _NONE
