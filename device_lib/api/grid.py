@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct.grid_commands import leads
-from device_lib.direct.grid_team import ERROR, HANDLE, make_block_team
+from device_lib.direct.grid_team import ERROR, HANDLE, make_team
 from device_lib.move.message import element_at
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status, as_leader
@@ -36,19 +36,20 @@ def _set_null(requests, index):
         gpu.store_8(at, REQUEST_NULL)
 
 
+@device
+def _failed(error):
+    return Status(int64(error), -1, -1, 0, 0)
+
+
 def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
     """The GMPI_* functions of the grid scope.
 
     Args:
         block: what ``make_calls`` has returned for the block scope.
     """
-    team = make_block_team(block.help_others)
+    team = make_team()
     gather, release, serve = team.gather, team.release, team.serve
     block_test, block_waitall, block_waitany = block.test, block.waitall, block.waitany
-
-    @device
-    def failed(error):
-        return Status(int64(error), -1, -1, 0, 0)
 
     @device
     def served_handle(ctx):
@@ -68,28 +69,28 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
 
     @device
     def release_status(ctx, status, more):
-        release(
+        return release(
             ctx, int64(status.error), int64(status.source), int64(status.tag), int64(status.count),
             int64(status.nbytes), int64(more),
         )  # fmt: skip
 
     @device
     def release_word(ctx, word):
-        release(ctx, int64(word), 0, 0, 0, 0, 0)
+        return release(ctx, int64(word), 0, 0, 0, 0, 0)
 
     # What block 0 and the others do in a call, by what it returns.
 
-    def handle_of(block_call: Callable) -> Callable:
+    def handle_of(block_call: Callable, gather: Callable = gather) -> Callable:
         @device
         def call(ctx, *arguments):
             if not leads():
                 return served_handle(ctx)
             error = gather(ctx)
-            handle = slots.error_handle(error)
+            handle = int64(0)
             if error == SUCCESS:
                 handle = block_call(as_leader(ctx), *arguments)
-                release_word(ctx, handle)
-            return handle
+                error = release_word(ctx, handle)
+            return handle if error == SUCCESS else slots.error_handle(error)
 
         return call
 
@@ -106,27 +107,28 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
 
         return call
 
-    def status_of(block_call: Callable) -> Callable:
+    def status_of(block_call: Callable, gather: Callable = gather) -> Callable:
         @device
         def call(ctx, *arguments):
             if not leads():
                 status, more = served_status(ctx)
                 return status
             error = gather(ctx)
-            status = failed(error)
+            status = _failed(error)
             if error == SUCCESS:
                 status = block_call(as_leader(ctx), *arguments)
-                release_status(ctx, status, 0)
-            return status
+                error = release_status(ctx, status, 0)
+            return status if error == SUCCESS else _failed(error)
 
         return call
 
     # --- point to point ---------------------------------------------------------------------------
     # With MPI's names, by which kernels may pass arguments.
 
-    isend_of_all, irecv_of_all = handle_of(block.isend), handle_of(block.irecv)
-    send_of_all, recv_of_all = status_of(block.send), status_of(block.recv)
-    sendrecv_of_all, wait_of_all = status_of(block.sendrecv), status_of(block.wait)
+    beside = team.gather_beside
+    isend_of_all, irecv_of_all = handle_of(block.isend, beside), handle_of(block.irecv, beside)
+    send_of_all, recv_of_all = status_of(block.send, beside), status_of(block.recv, beside)
+    sendrecv_of_all, wait_of_all = status_of(block.sendrecv, beside), status_of(block.wait)
 
     @device
     def isend(ctx, buf, count, datatype, dest, tag, comm):
@@ -168,7 +170,7 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
             return more != 0, status
         error = gather(ctx)
         completed = error != SUCCESS
-        status = failed(error)
+        status = _failed(error)
         if error == SUCCESS:
             completed, status = block_test(as_leader(ctx), request)
             release_status(ctx, status, 1 if completed else 0)
@@ -198,7 +200,7 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
             return index, status
         error = gather(ctx)
         index = int64(-1)
-        status = failed(error)
+        status = _failed(error)
         if error == SUCCESS:
             index, status = block_waitany(as_leader(ctx), count, requests)
             release_status(ctx, status, index)

@@ -101,13 +101,16 @@ def _expect(ctx, slot, length, wanted, buffer):
 
 
 @device
-def _may_announce(at, number):
+def _may_announce(low, word, pushed, number):
     """Whether a receive may announce its user's buffer, by what is in the slot of its message: the
     length of a long one, or all of the message that had it before, which needs its own announcement
-    no more. One lane."""
+    no more.
+
+    Args:
+        low, word: first packet in the slot.
+        pushed: parts that have come of the message before.
+    """
     before = packets.mark_of(number - channels.DEPTH)
-    low, word = gpu.read_packet(at)
-    pushed = parts_of(at, before)  # under way together
     is_long = word & LOW_32 == channels.LONG
     if word >> 32 & LOW_32 == packets.mark_of(number):
         return is_long
@@ -130,14 +133,18 @@ def _announce_early(ctx, handle, index, target, room):
         target: in one piece.
     """
     number = handle >> 1 & channels.NUMBERS
+    slot = slot_of(handle)
     key, sender, inbox = table.ends_of(ctx, index)
+    # Under way while the array is looked for.
+    at = packets.inbox_slot(inbox, number)
+    low, word = gpu.read_packet(at)
+    pushed = parts_of(at, packets.mark_of(number - channels.DEPTH))
+    length = rows.field(ctx, slot, rows.LENGTH)
     place = registered.place_by_warp(ctx, target, room, sender)
     if gpu.lane_id() == 0 and place != 0 and not packets.refreshed(number):
-        if _may_announce(packets.inbox_slot(inbox, number), number):
+        if _may_announce(low, word, pushed, number):
             log = log_of(room) | channels.STRAIGHT
             announce(sender, inbox, number, place, log, room, 0)
-            slot = slot_of(handle)
-            length = rows.field(ctx, slot, rows.LENGTH)
             rows.set_field(ctx, slot, rows.LENGTH, length | rows.ANNOUNCED)
     return 0
 

@@ -15,10 +15,13 @@ from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from gmpi.contract import grid
-from gmpi.contract.wire import DEVICE_GRID, PACKET_BYTES
+from gmpi.contract.wire import DEVICE_GRID, LOW_32, PACKET_BYTES
 
 LOOKS = 2 if gpu.SIMULATOR else 2048  # of one warp, before it looks whether to go on waiting
+NOBODY = 0  # in place of a command's number
+NOT_YET = -1
 _AT_ONCE = 1 if gpu.SIMULATOR else 256  # of these, without a pause
+_LEAST_OTHERS = 1 if gpu.SIMULATOR else 7  # blocks, without the leader, to move a message alone
 
 
 @device
@@ -57,27 +60,47 @@ def _others():
 
 @device
 def have_arrived(ctx, looks):
-    """Whether all other blocks wait for a command; one thread of the leader."""
+    """How many of the other blocks have not done their part of a job, if all wait for a command:
+    then what they have stored is there; else NOT_YET. One thread of the leader."""
     at = row_of(ctx) + grid.ARRIVED
-    looked = 0
-    while gpu.load_gpu(at) != _others():
-        looked += 1
+    looked = 1
+    arrived = gpu.acquire_gpu(at)
+    while arrived & LOW_32 != _others():
         if looked >= looks:
-            return 0
+            return NOT_YET
         if looked >= _AT_ONCE:
             gpu.pause(40)
+        looked += 1
+        arrived = gpu.acquire_gpu(at)
     gpu.store_gpu(at, 0)  # nobody arrives again before the next command
-    gpu.fence_gpu()
-    return 1
+    return arrived >> grid.FAILED_SHIFT
+
+
+@device
+def note_command(number):
+    """Keeps the number of the last command for the block's next one, in this call; where the grid
+    has given up, the error class in its place, negative. One lane; others read it after a
+    barrier."""
+    gpu.put_block_note(gpu.COMMAND_NOTE, number)
+
+
+@device
+def noted_command():
+    return gpu.get_block_note(gpu.COMMAND_NOTE)
 
 
 @device
 def give_command(ctx, kind, a, b, c, d, e, f):
-    """Tells all other blocks what to do; the leading warp, after a barrier. Each lane stores a
-    packet, all of one line."""
-    number = last_command(ctx) + 1  # under way before the fence
+    """Tells all other blocks what to do: the command's number; the leading warp, after a barrier.
+    Each lane stores a packet, all of one line.
+
+    Returns:
+        NOBODY where the grid has given up: there are no commands.
+    """
+    number = noted_command() + 1
+    if number <= NOBODY:
+        return NOBODY
     gpu.fence_gpu()
-    number = gpu.shuffle(warp_mask(), number, 0)  # before any lane has stored the next one
     lanes = warp_lanes()
     word = gpu.lane_id()
     while word < grid.WORDS:
@@ -86,13 +109,16 @@ def give_command(ctx, kind, a, b, c, d, e, f):
             value = d if word == 4 else e if word == 5 else f
         gpu.write_packet(row_of(ctx) + grid.COMMAND + word * PACKET_BYTES, value, number)
         word += gpu.opaque(lanes)
-    return 0
+    gpu.sync_warp(warp_mask())  # all have read the note
+    if gpu.lane_id() == 0:
+        note_command(number)
+    return number
 
 
 @device
 def read_command(ctx, number, looks):
     """1 where the command after ``number`` has come, whose words are in the block's rows then, else
-    0; the leading warp.
+    0; the leading warp. What was stored before the command is there.
 
     Each lane reads a packet, all of one line: many blocks look at it all the time.
     """
@@ -106,13 +132,14 @@ def read_command(ctx, number, looks):
         differ = 0
         word = lane
         while word < grid.WORDS:
-            low, found = gpu.read_packet(row_of(ctx) + grid.COMMAND + word * PACKET_BYTES)
+            low, found = gpu.acquire_packet_gpu(row_of(ctx) + grid.COMMAND + word * PACKET_BYTES)
             differ |= found ^ wanted
             gpu.put_block_row(word, low, 0, 0)
             word += gpu.opaque(lanes)
         if gpu.ballot(mask, differ != 0) == 0:
             there = 1
-            gpu.fence_gpu()
+            if lane == 0:
+                note_command(wanted)
         else:
             looked += 1
             if looked >= _AT_ONCE:
@@ -146,29 +173,35 @@ def words():
 
 
 @device
-def await_blocks(ctx):
-    """Waits until all other blocks have done a job: whether one's part has ended with an abort; one
-    thread of the leader."""
-    while have_arrived(ctx, LOOKS) == 0:
-        gpu.pause(40)
-    return gpu.load_gpu(row_of(ctx) + grid.FAILED)
+def await_blocks(ctx, number):
+    """Waits until all other blocks have done a job: 1 where one's part has ended with an abort,
+    else 0; the leading warp of the leader.
+
+    Args:
+        number: of the job's command.
+    """
+    if number == NOBODY:
+        return 1
+    failed = int64(NOT_YET)
+    if gpu.lane_id() == 0:
+        while failed == NOT_YET:
+            failed = have_arrived(ctx, LOOKS)
+    return min(gpu.shuffle(warp_mask(), failed, 0), 1)
 
 
 @device
-def arrive(ctx, failed, remote):
+def arrive(ctx, failed):
     """The calling block waits for the next command; one thread, after a barrier.
 
+    What its threads have stored before, to memory of other GPUs, too, comes before what the leader
+    stores when it has seen this: a fence of this GPU is enough here, if the leader has one of the
+    system before it tells another rank.
+
     Args:
-        failed: whether a job has ended with an abort.
-        remote: whether its threads have stored to other GPUs.
+        failed: 1 after a job that has ended with an abort, else 0.
     """
-    if failed != 0:
-        gpu.store_gpu(row_of(ctx) + grid.FAILED, 1)
-    if remote != 0:
-        gpu.fence_sys()
-    else:
-        gpu.fence_gpu()
-    gpu.count_gpu(row_of(ctx) + grid.ARRIVED, 1)
+    gpu.fence_gpu()
+    gpu.count_gpu(row_of(ctx) + grid.ARRIVED, 1 | int64(failed) << grid.FAILED_SHIFT)
 
 
 def _make_share(name: str, execute: Callable) -> Callable:
@@ -180,17 +213,32 @@ def _make_share(name: str, execute: Callable) -> Callable:
         When it returns, all is done, and the calling block may say so to others.
         """
         gpu.sync_block()
+        number = int64(0)
         if gpu.thread_rank() < 32:
-            give_command(ctx, kind, a, b, c, d, e, 0)
-        failed = gpu.sync_block_or(execute(ctx, kind, a, b, c, d, e))
-        aborted = 0
-        if gpu.thread_rank() == 0:
-            aborted = await_blocks(ctx)
-        aborted = gpu.broadcast_block(aborted)
-        gpu.sync_block()
-        return 1 if failed or aborted != 0 else 0
+            number = give_command(ctx, kind, a, b, c, d, e, 0)
+        failed = 1 if gpu.sync_block_or(execute(ctx, kind, a, b, c, d, e)) else 0
+        if gpu.thread_rank() < 32:
+            failed |= await_blocks(ctx, number)
+        return 1 if gpu.sync_block_or(failed) else 0
 
     return linked(name, 9, 1, share)  # type: ignore[no-any-return]
+
+
+@device
+def _store_straight(ctx, place, address, nbytes):
+    number = give_command(ctx, grid.STRAIGHT, place, address, nbytes, 0, 0, 0)
+    return await_blocks(ctx, number)
+
+
+# 1 where waits were aborted before, else 0: has the other blocks store a long message to the user's
+# buffer on another rank, at ``place``. The leading warp of the leader, after a barrier.
+store_straight = linked("gmpi_grid_store_straight", 6, 1, _store_straight)
+
+
+@device
+def others_move(ctx):
+    """Whether the other blocks of a grid are enough to move a long message alone."""
+    return leads_grid(ctx) != 0 and gpu.grid_blocks() > _LEAST_OTHERS
 
 
 share = _make_share("gmpi_grid_share", execute)

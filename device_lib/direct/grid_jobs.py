@@ -10,6 +10,7 @@ from device_lib.direct.long_steps import take_step
 from device_lib.direct.pipelines import OF_SCOPE
 from device_lib.direct.staged_parts import make_push, make_take
 from device_lib.direct.straight import move_straight
+from device_lib.move.copy import copy_to_staging
 from device_lib.move.layouts import pack_layout, unpack_layout
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
@@ -21,7 +22,7 @@ from device_lib.platform.primitives import (
     int64,
     thread_rank,
 )
-from gmpi.contract.grid import COLLECT, PUSH, TRANSFER
+from gmpi.contract.grid import COLLECT, PUSH, STRAIGHT, TRANSFER
 from gmpi.contract.pipelines import NUMBER_SHIFT, PIPELINES_MASK
 
 # Of a grid, so many move a message, however many threads it has. They are enough to fill a link,
@@ -58,13 +59,31 @@ _collect_linked = linked("gmpi_grid_collect", 8, 1, _collect)
 
 
 @device
+def _takes_part():
+    return thread_rank() < _THREADS and block_id() < _BLOCKS
+
+
+@device
 def execute(ctx, kind, a, b, c, d, e):
-    """The calling thread's part of a job; 0: none of these waits, so none can be aborted."""
+    """The calling thread's part of a job that the leader takes part in; 0: none of these waits, so
+    none can be aborted."""
     if kind == COLLECT:
         _collect_linked(ctx, a, b, c, d, e)
-    elif thread_rank() < _THREADS and block_id() < _BLOCKS:
+    elif _takes_part():
         _move_linked(ctx, kind, a, b, c, d, e)
     return 0
+
+
+@device
+def _move_alone(place, address, nbytes):
+    threads = min(int64(block_threads()), _THREADS)
+    size = threads * (min(int64(grid_blocks()), _BLOCKS) - 1)
+    rank = (int64(block_id()) - 1) * threads + int64(thread_rank())
+    copy_to_staging(place, address, nbytes, rank, size)
+    return 0
+
+
+_move_alone_linked = linked("gmpi_grid_move_alone", 3, 1, _move_alone)
 
 
 @device
@@ -88,7 +107,15 @@ transfer = linked("gmpi_grid_transfer", 9, 1, _transfer)
 
 @device
 def execute_any(ctx, kind, a, b, c, d, e):
-    """The same of any job."""
+    """The same of any job, by a block that does not lead."""
+    failed = 0
     if kind == TRANSFER:
-        return transfer(ctx, kind, a, b, c, d, e)
-    return execute(ctx, kind, a, b, c, d, e)
+        failed = transfer(ctx, kind, a, b, c, d, e)
+    elif kind == COLLECT:
+        _collect_linked(ctx, a, b, c, d, e)
+    elif _takes_part():
+        if kind == STRAIGHT:
+            _move_alone_linked(a, b, c)
+        else:
+            _move_linked(ctx, kind, a, b, c, d, e)
+    return failed

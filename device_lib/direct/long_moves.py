@@ -30,13 +30,11 @@ _do_job = declared("gmpi_direct_do_job", 3, 1)
 def _share_with_grid(ctx, command, a, b, c, d, e):
     """Has a job done by all blocks of a grid: 1 where it was aborted, else 0; the leading warp of
     the leader."""
-    give_command(ctx, command, a, b, c, d, e, 0)
+    number = give_command(ctx, command, a, b, c, d, e, 0)
     put_words(GRID, a, b, c, d, e, command)
     gpu.sync_block()
     failed = 1 if gpu.sync_block_or(_do_job(ctx)) else 0
-    if gpu.lane_id() == 0:
-        failed |= await_blocks(ctx)
-    return gpu.shuffle(warp_mask(), failed, 0)
+    return failed | await_blocks(ctx, number)
 
 
 @device
@@ -84,8 +82,8 @@ def take_pieces(ctx, begin, end):
 def _push(ctx, slot, to, address, begin, end, piece, at, mark):
     if leads_block(ctx):
         if leads_grid(ctx) != 0:
-            _share_with_grid(ctx, grid.PUSH, slot, to + begin, address, begin, end - begin)
-            if gpu.lane_id() == 0:
+            failed = _share_with_grid(ctx, grid.PUSH, slot, to + begin, address, begin, end - begin)
+            if failed == 0 and gpu.lane_id() == 0:
                 tell_pushed(at, end, mark)
         else:
             put_words(PUSH, begin, mark, 0, slot, to, address)

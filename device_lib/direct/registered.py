@@ -69,16 +69,22 @@ def place_by_warp(ctx, target, nbytes, sender):
         table = channels + (last + 1) * (ROW_BYTES + COUNTER_BYTES)
         rows = load_gpu(table + registered.IN_USE)
         ranks = load_8(table + registered.RANKS)
-        which = lane_id()
+        direct_bytes = load_8(table + registered.DIRECT_BYTES)
+        which = int64(lane_id())
+        row = table + _header_bytes(ranks) + which * _row_bytes(ranks)
+        begin = load_gpu(row + registered.BEGIN)  # under way together, whether it is in use or not
+        length = load_gpu(row + registered.BYTES)
+        rank = _rank_by_warp(table, ranks, direct_bytes, sender)
         while which < rows:
-            row = table + _header_bytes(ranks) + which * _row_bytes(ranks)
-            begin = load_gpu(row + registered.BEGIN)
-            if begin <= target and target + nbytes <= begin + load_gpu(row + registered.BYTES):
-                rank = _rank_of(table, ranks, sender)
+            if begin <= target and target + nbytes <= begin + length:
                 shift = load_gpu(row + registered.SHIFTS + 8 * rank)
                 if shift & registered.MAPPED != 0:
                     place = target + (shift & ~registered.MAPPED)
             which += opaque(warp_lanes())
+            if which < rows:
+                row = table + _header_bytes(ranks) + which * _row_bytes(ranks)
+                begin = load_gpu(row + registered.BEGIN)
+                length = load_gpu(row + registered.BYTES)
     found = ballot(mask, place != 0)
     return shuffle(mask, place, first_bit(found)) if found != 0 else int64(0)
 
@@ -133,4 +139,23 @@ def _rank_of(table, ranks, sender):
         if begin <= sender and sender < begin + nbytes:
             break
         rank -= opaque(1)
+    return rank
+
+
+@device
+def _rank_by_warp(table, ranks, nbytes, sender):
+    """The same, looked for by all lanes of a warp together.
+
+    Args:
+        nbytes: of a rank's direct memory.
+    """
+    rank = int64(0)
+    first = int64(0)
+    while first < ranks:
+        which = first + int64(lane_id())
+        begin = load_8(table + registered.DIRECT + 8 * min(which, ranks - 1))
+        found = ballot(warp_mask(), which < ranks and begin <= sender and sender < begin + nbytes)
+        if found != 0:
+            rank = first + first_bit(found)
+        first += opaque(warp_lanes())
     return rank

@@ -15,19 +15,22 @@ from types import SimpleNamespace
 from device_lib.direct import own, packets, rows, staging, table
 from device_lib.direct.announcing import begin_long, was_in_vain
 from device_lib.direct.claims import CLAIMED, LOST
-from device_lib.direct.grid_rounds import parts_for, parts_of
+from device_lib.direct.grid_commands import others_move, store_straight
 from device_lib.direct.long_moves import tell_pushed
-from device_lib.direct.sends import announced_to
 from device_lib.direct.telling import make_tell
 from device_lib.direct.warp_messages import (
     ANY,
-    LOOKS_ALONE,
     TAKEN,
     draw_send,
-    free_slots,
     make_take,
     number_of,
-    others_are_noted,
+)
+from device_lib.direct.wide_looks import (
+    IN_WIDE_SLOT,
+    LONG,
+    await_pushed,
+    look_for_place,
+    way_of,
 )
 from device_lib.direct.words import elements, elements_of
 from device_lib.move.copy import copy_to_staging
@@ -46,11 +49,6 @@ from gmpi.contract.constants import SUCCESS
 from gmpi.contract.layouts import LAYOUT_RECV
 from gmpi.contract.wire import LOW_32, SCATTERED
 
-# What has become of a send, in lane 0.
-_LEFT = 0  # to ``requests``
-_IN_WIDE_SLOT = 1
-_LONG = 2  # the same, but its length may be sent before
-
 # Beside the number of a message that is left to ``requests``:
 LENGTH_SENT = 1 << 32
 SLOT_SHIFT = 33  # the request's slot + 1, where there is one
@@ -63,69 +61,7 @@ _CUT_OFF = 7
 _COMES_SCATTERED = 8
 _SPREAD = 9  # as TAKEN, and the number of its elements comes in place of LENGTH
 
-# For the wide slot: the other end of an exchange takes our last message as we take its own, and to
-# go on by ``requests`` takes longer. More for longer messages, which take longer to move: if one
-# rank has been late, they come together again.
-_LOOKS_FOR_SLOT = 2 if gpu.SIMULATOR else 8
-_LOOKS_SHIFT = 12  # and another one for each 4 KiB
-_LOOKS_FOR_PLACE = 2 if gpu.SIMULATOR else 3  # where a receiver has announced its buffer
-_IN_EXCHANGE = 4 if gpu.SIMULATOR else 12  # the same, where the block has a long receive open, too
 _TO_USER = -1  # in place of ``mail_word``: to the user's buffer, which has been announced
-
-
-@device
-def _way(nbytes, draws, number, free, local, counters):
-    """(which way is free for a message, its number in the wide slot), in lane 0; the leading warp.
-
-    Args:
-        draws: whether lane 0 has drawn ``number`` and ``free``, as in ``one_warp``.
-    """
-    in_wide = nbytes <= channels.WIDE_ROOM
-    wanted = channels.DEPTH if in_wide else 1
-    ahead = table.slots_ahead(free, number)
-    missing = gpu.shuffle(ALL_LANES, 1 if draws and ahead < wanted else 0, 0) != 0
-    looks = _LOOKS_FOR_SLOT + (nbytes >> _LOOKS_SHIFT) if in_wide else 1
-    while missing and looks > 0:
-        ahead = free_slots(ALL_LANES, FULL_WARP, local, counters, uint32(number))
-        missing = ahead < wanted
-        looks -= 1
-    way = _LEFT
-    wide = 0
-    if draws and ahead >= wanted and not packets.refreshed(number):
-        way = _LONG
-        if in_wide:
-            way = _IN_WIDE_SLOT
-            wide = table.next_wide(counters)
-    return way, wide
-
-
-@device
-def _await_pushed(handle, slot, mark, nbytes, waits):
-    """Whether all of a long message is in the user's buffer: within a moment, if the caller waits
-    and its block has no other request that it must go on with. The leading warp."""
-    parts = parts_for(nbytes)
-    looks = uint32(LOOKS_ALONE if waits and not others_are_noted(handle) else 1)
-    come = parts_of(slot, int64(mark))
-    while come < parts and looks > 1:
-        gpu.spin()
-        come = parts_of(slot, int64(mark))
-        looks = uint32(looks - 1)
-    return gpu.ballot(ALL_LANES, come < parts) == 0
-
-
-@device
-def _look_for_place(ctx, local, number, nbytes):
-    """(bytes that a receiver wants of a long message, where), as ``announced_to``; lane 0. Both
-    ranks of an exchange post, then send: the other one's buffer is announced at this moment."""
-    said, wanted, place = announced_to(local, number, nbytes)
-    looks = _LOOKS_FOR_PLACE
-    if own.are_noted_besides(rows.direct_handle(ctx, 0, 0, 0)):
-        looks = _IN_EXCHANGE
-    while not said and looks > 1:
-        gpu.spin()
-        said, wanted, place = announced_to(local, number, nbytes)
-        looks -= gpu.opaque(1)
-    return wanted, place
 
 
 def make_wide_messages(scope: Scope) -> SimpleNamespace:
@@ -151,17 +87,31 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
 
         Args:
             word: ``mail_word``, or _TO_USER.
+            place: 0: other blocks have moved it.
             number: of a message for the user's buffer, the bytes that are wanted.
         """
         sync_full()  # that is there
         handle, word, place, number = get_4(handle, word, place, number)
-        if handle != 0:
+        if place != 0 and handle != 0:
             if word == _TO_USER:
                 copy_to_staging(place, address, number, int64(rank()), int64(size()))
             else:
                 put_mail(place, address, nbytes, word, int64(rank()), int64(size()))
         sync_full()  # the buffer is the caller's again
         return handle, word, place, number
+
+    @device
+    def moved_by_others(ctx, place, wanted, address, at, mark):
+        """(place of a message, ``wanted``), both 0 where it goes to the user's buffer: the other
+        blocks have moved it, and the receiver knows. The leading warp, whose lane 0 has the rest.
+        """
+        nbytes = gpu.shuffle(ALL_LANES, wanted, 0)
+        if nbytes == 0:
+            return place, wanted
+        to = gpu.shuffle(ALL_LANES, place, 0)
+        if store_straight(ctx, to, address, nbytes) == 0 and gpu.lane_id() == 0:
+            tell_pushed(at, nbytes, mark)
+        return 0, 0
 
     @device
     def send_by_leader(ctx, word0, peer_tag, count, address):
@@ -177,14 +127,14 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
             likely = slots.guess(ctx)
             slot = likely if slots.take_if_free(ctx, likely) else -1
         sync_full()  # what other threads wrote to the buffer; and before ``put_4``
-        way, wide = _way(nbytes, draws, number, free, local, counters)
+        way, wide = way_of(nbytes, draws, number, free, local, counters)
         handle = 0
         wanted = 0  # by who has announced the user's buffer
         place = 0
         told_at = 0
         mark = 0
         row = table.row_left(sound, road, draws, at, remote)
-        if way == _IN_WIDE_SLOT:
+        if way == IN_WIDE_SLOT:
             slot_too = packets.inbox_slot(remote, number)
             packets.write_wide_header(slot_too, nbytes, number, wide)
             handle = slots.error_handle(SUCCESS)
@@ -193,11 +143,11 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         else:
             # A receiver that has been told holds a staging buffer. So whoever may have to wait for
             # a slot tells it later.
-            if way == _LONG and slot >= 0:
+            if way == LONG and slot >= 0:
                 told_at = packets.inbox_slot(remote, number)
                 packets.write_length(told_at, nbytes, number)
-                if leads_grid(ctx) == 0:  # whose blocks are to move it, too
-                    wanted, place = _look_for_place(ctx, local, number, nbytes)
+                if leads_grid(ctx) == 0 or others_move(ctx):  # few blocks move it together
+                    wanted, place = look_for_place(ctx, local, number, nbytes)
                 if wanted > 0:
                     slots.release(ctx, slot)
                     handle = slots.error_handle(SUCCESS)
@@ -209,6 +159,8 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
                     number |= LENGTH_SENT
             if wanted == 0:
                 number |= (slot + 1) << SLOT_SHIFT
+        if others_move(ctx):
+            remote, wanted = moved_by_others(ctx, remote, wanted, address, told_at, mark)
         put_4(handle, row, remote, number)
         handle, row, remote, number = carry(address, nbytes, handle, row, remote, number)
         if wanted > 0:
@@ -302,8 +254,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
             sender = credit - before * channels.CELL_BYTES
             inbox = slot - before * channels.INBOX_SLOT_BYTES
             straight = begin_long(ctx, handle, target, length, low, sender, inbox)
-            if straight and low <= room and _await_pushed(handle, slot, mark, low, waits):
-                gpu.fence_sys()  # before other threads read what the sender has stored
+            if straight and low <= room and await_pushed(handle, slot, mark, low, waits):
                 tell(TAKEN, low, length, origin)
                 rows.close_taken(ctx, handle, credit, int64(mark) << 32, gpu.lane_id() == 0)
                 return TAKEN, low, length, origin

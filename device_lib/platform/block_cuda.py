@@ -12,6 +12,7 @@ from device_lib.platform.ptx import device, ptx
 
 #: Words of a block that stay until they are stored again (``put_block_note``).
 NOTES = 4
+COMMAND_NOTE = NOTES  # another one, of ``direct/grid_commands.py``
 
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
@@ -83,11 +84,11 @@ place = ptx(
 )
 
 
-# A broadcast, a row for each lane of a warp, put_block_4, put_block_note.
+# A broadcast, a row for each lane of a warp, put_block_4, put_block_note, and nothing.
 _ROWS = 8
 _PUT = _ROWS + 3 * 32
 _NOTES = _PUT + 4
-_SHARED_WORDS = _NOTES + NOTES  # 896 bytes, a multiple of 128: the kernel's own arrays come next
+_SHARED_WORDS = _NOTES + 20  # 1024 bytes, a multiple of 128: the kernel's own arrays come next
 
 
 def shared_words(builder, name="gmpi_shared", size=_SHARED_WORDS, align=16):

@@ -9,6 +9,7 @@ from greenlet import getcurrent
 
 #: Words of a block that stay until they are stored again (``put_block_note``).
 NOTES = 4
+COMMAND_NOTE = NOTES  # another one, of ``direct/grid_commands.py``
 
 
 def thread_rank():

@@ -12,6 +12,7 @@ from numba import cuda
 from numba.cuda import cgutils, types
 from numba.cuda.extending import intrinsic
 
+from device_lib.platform.block_cuda import COMMAND_NOTE as COMMAND_NOTE
 from device_lib.platform.block_cuda import NOTES as NOTES
 from device_lib.platform.block_cuda import block_id as block_id
 from device_lib.platform.block_cuda import block_threads as block_threads
@@ -35,6 +36,12 @@ from device_lib.platform.block_cuda import thread_rank as thread_rank
 from device_lib.platform.buffer_cuda import buffer_of as buffer_of
 from device_lib.platform.buffer_cuda import describe as describe
 from device_lib.platform.buffer_cuda import itemsize_of as itemsize_of
+from device_lib.platform.clocks_cuda import clock as clock
+from device_lib.platform.clocks_cuda import pause as pause
+from device_lib.platform.clocks_cuda import relax as relax
+from device_lib.platform.clocks_cuda import spin as spin
+from device_lib.platform.clocks_cuda import timer_ns as timer_ns
+from device_lib.platform.clocks_cuda import wait_cycles as wait_cycles
 from device_lib.platform.ptx import device as device
 from device_lib.platform.ptx import ptx
 
@@ -150,6 +157,7 @@ give_back_if = ptx(
     types.void,
     6,
 )
+max_gpu = ptx("atom.relaxed.gpu.global.max.u64 $0, [$1], $2;", "=l,l,l", types.int64, 2)
 cas_if = ptx(
     "{ .reg .pred p; setp.ne.u64 p, $4, 0; mov.b64 $0, 0; "
     "@p atom.relaxed.gpu.global.cas.b64 $0, [$1], $2, $3; }",
@@ -175,6 +183,12 @@ store_4_if = ptx(
     types.void,
     3,
 )
+# With an acquire: loads after it see what was stored before a release of what it has found. For who
+# polls one word or packet: a fence behind the last look takes as long as another look.
+acquire_gpu = ptx("ld.acquire.gpu.global.u64 $0, [$1];", "=l,l", types.int64, 1)
+_ACQUIRE_PACKET = "{ .reg .b128 u; ld.acquire.%s.global.b128 u, [$2]; mov.b128 {$0, $1}, u; }"
+acquire_packet_gpu = ptx(_ACQUIRE_PACKET % "gpu", "=l,=l,l", _PAIR, 1)
+acquire_packet_sys = ptx(_ACQUIRE_PACKET % "sys", "=l,=l,l", _PAIR, 1)
 load_pair_gpu = ptx("ld.relaxed.gpu.global.v2.u64 {$0, $1}, [$2];", "=l,=l,l", _PAIR, 1)
 store_pair_gpu = ptx("st.relaxed.gpu.global.v2.u64 [$0], {$1, $2};", "l,l,l", types.void, 3)
 # Where they are wanted: a store needs no branch for that.
@@ -299,19 +313,6 @@ def _wrapping(name):
 wrapping_add = _wrapping("add")
 wrapping_multiply = _wrapping("mul")
 
-# --- clocks ---------------------------------------------------------------------------------------
-clock = ptx("mov.u64 $0, %clock64;", "=l", types.int64, 0)
-_clock_low = ptx("mov.u32 $0, %clock;", "=r", types.uint32, 0)
-timer_ns = ptx("mov.u64 $0, %globaltimer;", "=l", types.int64, 0)
-
-
-@device
-def wait_cycles(cycles):
-    """Returns when so many cycles have passed, fewer than 2**32."""
-    begin = _clock_low()
-    while (_clock_low() - begin) & 0xFFFFFFFF < cycles:
-        pass
-
 
 @device
 def memory_space(address):
@@ -364,25 +365,6 @@ def vote_all(mask, predicate):
 @device
 def ballot(mask, predicate):
     return types.int64(cuda.ballot_sync(mask, predicate)) & 0xFFFFFFFF
-
-
-@device
-def pause(ns):
-    """One turn of a waiting loop: sleeps about ``ns`` nanoseconds."""
-    cuda.nanosleep(ns)
-
-
-@device
-def spin():
-    """One turn of a waiting loop whose load takes long enough."""
-
-
-@device
-def relax(control):
-    """One turn of a loop in which all lanes of a warp poll the host together and vote.
-
-    Nothing to do: each poll takes 1 us, and the host is not disturbed by one lane's reads.
-    """
 
 
 @device

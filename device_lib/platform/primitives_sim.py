@@ -13,11 +13,11 @@ import ctypes
 import functools
 import operator
 import struct
-import time
 
 import numpy as np
 from greenlet import getcurrent
 
+from device_lib.platform.block_sim import COMMAND_NOTE as COMMAND_NOTE
 from device_lib.platform.block_sim import NOTES as NOTES
 from device_lib.platform.block_sim import block_id as block_id
 from device_lib.platform.block_sim import block_threads as block_threads
@@ -39,20 +39,22 @@ from device_lib.platform.block_sim import put_block_row as put_block_row
 from device_lib.platform.block_sim import scatter as scatter
 from device_lib.platform.block_sim import sync_block_or as sync_block_or
 from device_lib.platform.block_sim import thread_rank as thread_rank
+from device_lib.platform.clocks_sim import clock as clock
+from device_lib.platform.clocks_sim import pause as pause
+from device_lib.platform.clocks_sim import relax as relax
+from device_lib.platform.clocks_sim import spin as spin
+from device_lib.platform.clocks_sim import timer_ns as timer_ns
+from device_lib.platform.clocks_sim import wait_cycles as wait_cycles
 from device_lib.simulator import lanes
 from device_lib.simulator.addresses import HALVES, MEMORY, WORDS
 from device_lib.simulator.arrays import memory_of
-from device_lib.simulator.lanes import pause as _pause
 from device_lib.simulator.memory import ThreadMemory
-from gmpi.contract.wire import CONTROL_ABORT, CONTROL_BLOCKS, CONTROL_COMMANDS, CONTROL_DOORBELL
 
 vote_all = lanes.vote_all
 ballot = lanes.ballot
 _word = ctypes.c_int64.from_address
 _pair = (ctypes.c_int64 * 2).from_address
 _KNOWN_BUFFERS = 1024
-_CONTROL = (CONTROL_DOORBELL, CONTROL_ABORT, CONTROL_COMMANDS, CONTROL_BLOCKS)
-_WATCH_TURNS = 16  # what else a loop waits for, in device memory, must not wait for long
 int64 = int
 
 
@@ -97,6 +99,9 @@ shuffle_32 = shuffle
 
 def load_gpu(address):
     return WORDS[address >> 3]
+
+
+acquire_gpu = load_gpu
 
 
 def store_gpu(address, value):
@@ -176,6 +181,13 @@ def give_back_if(credit, word, count, bits, mask, wanted):
 
 def cas_if(address, expected, value, wanted):
     return cas_gpu(address, expected, value) if wanted else 0
+
+
+def max_gpu(address, value):
+    cell = _word(address)
+    old = cell.value
+    cell.value = max(old, value)
+    return old
 
 
 def load_1_if(address, wanted):
@@ -262,6 +274,9 @@ def read_packet(address):
     return low, word
 
 
+acquire_packet_gpu = acquire_packet_sys = read_packet
+
+
 def read_packet_if(address, word, wanted):
     return read_packet(address) if wanted else (0, word)
 
@@ -343,46 +358,6 @@ def as_it_stands():
 # Python's integers do not overflow; whoever stores one takes its low 64 bits.
 wrapping_add = operator.add
 wrapping_multiply = operator.mul
-
-
-clock = time.perf_counter_ns
-timer_ns = time.monotonic_ns
-
-
-def pause(ns):
-    _pause()
-
-
-spin = _pause
-
-
-def wait_cycles(cycles):
-    if cycles > 0:
-        _pause()  # for how long is of no matter: the proxy may be waiting for the processor
-
-
-def relax(control):
-    """One turn of a loop in which all lanes of the warp have found nothing new.
-
-    They meet, and one looks for all whether any packet that they have seen is different now, or the
-    control packets have something to say: a hundredth of the work of as many lanes looking once
-    more.
-    """
-    me = getcurrent()
-    me.warp.meet(me, me.warp.alive, (me.seen, control), _watch)
-    me.seen.clear()
-
-
-def _watch(rows):
-    me = getcurrent()
-    seen = set().union(*(dict(row[0]).items() for row in rows if row is not None))
-    control = rows[me.lane_id][1]
-    for _ in range(_WATCH_TURNS):
-        me.pause()
-        changed = any(WORDS[address >> 3] != word for address, word in seen)
-        if changed or any(WORDS[control + at >> 3] for at in _CONTROL):
-            me.grid.wake()
-            return
 
 
 def first_bit(word):

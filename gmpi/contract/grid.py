@@ -19,17 +19,23 @@ for blocks that have left.
 
 COMMAND = 0
 WORDS = 7  # the kind, and what it is about
-ARRIVED = 128  # how many of the other blocks wait for the next command
+# How many of the other blocks wait for the next command, and of how many of these the part of a job
+# has ended with an abort << FAILED_SHIFT.
+ARRIVED = 128
+FAILED_SHIFT = 32
 ENTERED = 256  # number of the first command of the call that the leader is in, or GAVE_UP
 GAVE_UP = 1 << 62
 TELLER = 264  # 1: a block reports that the leader is missing
-FAILED = 272  # 1: a block's part of a job has ended with an abort
 
 # Kinds.
 RESULT = 0  # of the call: six words
+# What the leader also moves its part of:
 PUSH = 1  # bytes of a send, to where the receiver has said: slot, where to, buffer, begin, bytes
 TAKE = 2  # bytes of a receive from staging: slot, staging, buffer, begin, end
 COLLECT = 3  # a step of a long collective: word of the call, step and slot, buffer, begin, bytes
 # A long collective at once (``pipelines.py``): word of the call, what goes out and where to
 # (``device_lib/direct/places.py``), bytes, number of the opening and pipelines.
 TRANSFER = 4
+# Bytes of a send, to the user's buffer on another rank: where to, buffer, bytes. The other blocks
+# move them alone, while the leader waits.
+STRAIGHT = 5

@@ -79,11 +79,8 @@ proctype Leader() {
     byte call, last, before, other;
     for (call : 0 .. CALLS - 1) {
         if :: true -> aborted = 1; goto left :: true fi;
-        before = entered;
-        if
-        :: atomic { entered == before && before != GAVE_UP -> entered = last + 1 }
-        :: entered == GAVE_UP -> ended(0, ABORTED); goto next
-        fi;
+        atomic { before = entered; if :: before != GAVE_UP -> entered = last + 1 :: else fi };
+        if :: before == GAVE_UP -> ended(0, ABORTED); goto next :: else fi;
         if
         :: ALL_HERE
         :: atomic { !ALL_HERE && aborted } ->

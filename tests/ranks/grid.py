@@ -48,7 +48,7 @@ def grid_script(threads: int = 32, blocks: int = 3) -> Script:
 
 def messages_of_all_lengths(g: gmpi.Context) -> None:
     """Sent and received by all blocks; into as much room as they have, and into less."""
-    for part, blocks, threads in ((1.0, 3, 32), (0.6, 2, 20)):
+    for part, blocks, threads in ((1.0, 3, 64), (0.6, 2, 20)):
         s = grid_script(threads, blocks)
         rooms = [s.room(int(part * n)) for n in SIZES]
         requests = [s.irecv(b, b.nbytes, gmpi.BYTE, PREVIOUS, 8) for b in rooms]
@@ -174,14 +174,14 @@ def between_scopes(ctx: Any, out: Any, room: Any, n: int, to: int, source: int, 
 
 
 def other_scopes(g: gmpi.Context) -> None:
-    for n in (3, 2000, 40_000):
+    for n, threads in ((3, 32), (3, 64), (2000, 33), (40_000, 64)):
         out, room = on_device(np.arange(n) + RANK), on_device(np.zeros(2 * n, np.int64))
         found = on_device(np.zeros(2, np.int64))
-        between_scopes[3, 32](g.device, out, room, n, NEXT, PREVIOUS, found)
+        between_scopes[3, threads](g.device, out, room, n, NEXT, PREVIOUS, found)
         g.synchronize()
         first = np.arange(n) + PREVIOUS + 1
         same(room, np.concatenate([first, first + 1]), f"{n} words")
-        same(found, np.array([(first + 1).sum(), 3 * 32]), "what all blocks have seen")
+        same(found, np.array([(first + 1).sum(), 3 * threads]), "what all blocks have seen")
 
 
 @cuda.jit
@@ -205,26 +205,31 @@ def strided_and_derived(g: gmpi.Context) -> None:
 
 
 @cuda.jit
-def some_blocks(ctx: Any, missing: int, buf: Any, errors: Any) -> None:
+def some_blocks(ctx: Any, missing: int, sends_first: bool, buf: Any, errors: Any) -> None:
     if cuda.blockIdx.x != missing:
-        errors[0, cuda.grid(1)] = GMPI_Barrier_grid(ctx, gmpi.COMM_WORLD)
+        if sends_first:
+            request = GMPI_Isend_grid(ctx, buf, 8, gmpi.BYTE, RANK, 3, gmpi.COMM_WORLD)
+            errors[0, cuda.grid(1)] = request & 0xFF  # of one that is over: its error class
+        else:
+            errors[0, cuda.grid(1)] = GMPI_Barrier_grid(ctx, gmpi.COMM_WORLD)
         # As many have come now as a call needs, one of them twice: it must not begin.
         status = GMPI_Send_grid(ctx, buf, buf.size, gmpi.BYTE, RANK, 3, gmpi.COMM_WORLD)
         errors[1, cuda.grid(1)] = status.error
 
 
 def blocks_that_never_come() -> None:
-    """Whichever it is, the report says it, and the others end."""
+    """Whichever it is, the report says it, and the others end. Of blocks of 64 threads one warp
+    waits for the others while another one begins with the call."""
     watchdog.POLL_S = 0.05
-    for missing in (0, 2):
+    for missing, threads in ((0, 32), (2, 32), (2, 64)):
         with gmpi.Context(WORLD, watchdog_s=0, timeout_s=0.6, wildcards=WILDCARDS) as g:
-            errors = on_device(np.zeros((2, 96), np.int64))
+            errors = on_device(np.zeros((2, 3 * threads), np.int64))
             buf = on_device(np.zeros(WIDE_ROOM, np.uint8))
-            some_blocks[3, 32](g.device, missing, buf, errors)
+            some_blocks[3, threads](g.device, missing, threads > 32, buf, errors)
             found = raises(gmpi.RequestTimeoutError, "", g.synchronize)
             assert "2 of the grid's 3 blocks have come" in str(found), found
-            wanted = np.full(96, gmpi.GMPI_ERR_TIMEOUT)
-            wanted[32 * missing : 32 * missing + 32] = 0
+            wanted = np.full(3 * threads, gmpi.GMPI_ERR_TIMEOUT)
+            wanted[threads * missing : threads * missing + threads] = 0
             same(errors, np.array([wanted, wanted]), "errors")
 
 

@@ -14,6 +14,7 @@ import gmpi
 from device_lib.proxied.slots import error_handle
 from gmpi import (
     GMPI_Barrier,
+    GMPI_Barrier_grid,
     GMPI_Irecv,
     GMPI_Irecv_grid,
     GMPI_Isend,
@@ -89,6 +90,28 @@ def post_all_then_send(ctx, out, back, lengths, rooms, to, source, found):
             found[k, 2] = status.error
     for k in range(MANY):
         GMPI_Wait(ctx, sends[k])
+
+
+# wide: the same
+@cuda.jit
+def post_all_then_send_by_grid(ctx, out, back, lengths, rooms, to, source, found):
+    receives = cuda.local.array(MANY, int64)
+    sends = cuda.local.array(MANY, int64)
+    for k in range(MANY):
+        receives[k] = GMPI_Irecv_grid(
+            ctx, back[k], rooms[k], gmpi.BYTE, source, TAG, gmpi.COMM_WORLD
+        )
+    GMPI_Barrier_grid(ctx, gmpi.COMM_WORLD)
+    for k in range(MANY):
+        sends[k] = GMPI_Isend_grid(ctx, out[k], lengths[k], gmpi.BYTE, to, TAG, gmpi.COMM_WORLD)
+    for k in range(MANY):
+        status = GMPI_Wait_grid(ctx, receives[k])
+        if cuda.grid(1) == 0:
+            found[k, 0] = sends[k]
+            found[k, 1] = status.nbytes
+            found[k, 2] = status.error
+    for k in range(MANY):
+        GMPI_Wait_grid(ctx, sends[k])
 
 
 def _staging(g: gmpi.Context) -> np.ndarray:
@@ -223,15 +246,19 @@ def announced_before_the_message_comes(g: gmpi.Context) -> None:
     while WORLD.allreduce(staged):
         assert time.monotonic() < until, "no sender has mapped it"
         staged, _ = _exchange(g, back[0], LONG, LONG)
-    for some, rest, at_once in (
-        ([LONG] * MANY, [LONG] * MANY, None),  # the messages before may have been truncated
-        ([LONG] * MANY, [LONG] * MANY, DEPTH),
-        ([ROOM] * MANY, [ROOM] * MANY, DEPTH),
-        ([8, LONG, LONG + 4, 5000, WIDE_ROOM, ROOM], [ROOM], None),
-        ([LONG, 8, LONG], [ROOM, LONG], None),
-        ([8] * MANY, [ROOM] * MANY, DEPTH),
-        ([LONG] * MANY, [ROOM] * MANY, DEPTH),
-        ([LONG, ROOM, 8, LONG + 4], [LONG + 4, LONG, ROOM], None),  # truncated, some of them
+    by_block, by_grid = (post_all_then_send, 1), (post_all_then_send_by_grid, 3)
+    for some, rest, at_once, (kernel, blocks) in (
+        ([LONG] * MANY, [LONG] * MANY, None, by_block),  # those before may have been truncated
+        ([LONG] * MANY, [LONG] * MANY, DEPTH, by_block),
+        ([LONG] * MANY, [ROOM] * MANY, DEPTH, by_grid),
+        ([ROOM] * MANY, [ROOM] * MANY, DEPTH, by_block),
+        ([8, LONG, LONG + 4, 5000, WIDE_ROOM, ROOM], [ROOM], None, by_block),
+        ([LONG, 8, LONG], [ROOM, LONG], None, by_grid),
+        ([8] * MANY, [ROOM] * MANY, DEPTH, by_block),
+        ([LONG] * MANY, [ROOM] * MANY, DEPTH, by_block),
+        # Truncated, some of them.
+        ([LONG, ROOM, 8, LONG + 4], [LONG + 4, LONG, ROOM], None, by_block),
+        ([LONG, ROOM, 8, LONG + 4], [LONG + 4, LONG, ROOM], None, by_grid),
     ):
         lengths = list(itertools.islice(itertools.cycle(some), MANY))
         rooms = list(itertools.islice(itertools.cycle(rest), MANY))
@@ -243,7 +270,7 @@ def announced_before_the_message_comes(g: gmpi.Context) -> None:
         found = cuda.to_device(np.zeros((MANY, 3), np.int64))
         n = np.array(lengths, np.int64)
         room = np.array(rooms, np.int64)
-        post_all_then_send[1, 64](
+        kernel[blocks, 64](
             g.device, out, back, cuda.to_device(n), cuda.to_device(room), NEXT, PREVIOUS, found
         )
         if (room < n).any():
