@@ -71,9 +71,13 @@ def rounds_of(ctx, send, recv, source, out, back, found, partitions):
 
 
 def partitions_of_all_lengths(g: gmpi.Context) -> None:
-    """None, less than a packet, a packet for each thread, and one more; and of no whole words."""
+    """None, less than a packet, a packet for each thread, one more, and several; and of no whole
+    words."""
     rounds = 3
-    for partitions, n in ((1, 0), (2, 4), (3, 16), (2, ROOM - 8), (2, ROOM), (2, ROOM + 4), (2, 7)):
+    for partitions, n in (
+        (1, 0), (2, 4), (3, 16), (2, ROOM - 8), (2, ROOM), (2, ROOM + 4), (2, 4 * ROOM),
+        (1, 9 * ROOM + 20), (2, 7),
+    ):  # fmt: skip
         total = partitions * n
         out, back = (cuda.to_device(np.zeros(max(total, 1), np.uint8)) for _ in range(2))
         send = g.Psend_init(out, partitions, n, gmpi.BYTE, NEXT, 1)
