@@ -80,7 +80,7 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
 
     # What block 0 and the others do in a call, by what it returns.
 
-    def handle_of(block_call: Callable, gather: Callable = gather) -> Callable:
+    def handle_of(block_call: Callable, gather: Callable, release: Callable) -> Callable:
         @device
         def call(ctx, *arguments):
             if not leads():
@@ -89,7 +89,7 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
             handle = int64(0)
             if error == SUCCESS:
                 handle = block_call(as_leader(ctx), *arguments)
-                error = release_word(ctx, handle)
+                error = release(ctx, handle)
             return handle if error == SUCCESS else slots.error_handle(error)
 
         return call
@@ -126,7 +126,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
     # With MPI's names, by which kernels may pass arguments.
 
     beside = team.gather_beside
-    isend_of_all, irecv_of_all = handle_of(block.isend, beside), handle_of(block.irecv, beside)
+    isend_of_all = handle_of(block.isend, beside, team.release_handle)
+    irecv_of_all = handle_of(block.irecv, beside, team.release_handle)
     send_of_all, recv_of_all = status_of(block.send, beside), status_of(block.recv, beside)
     sendrecv_of_all, wait_of_all = status_of(block.sendrecv, beside), status_of(block.wait)
 
@@ -208,10 +209,10 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
 
     # --- collectives ------------------------------------------------------------------------------
 
-    iallreduce_of_all, synchronize_of_all = handle_of(block.iallreduce), error_of(block.synchronize)
+    iallreduce_of_all = handle_of(block.iallreduce, gather, release_word)
     allreduce_of_all, bcast_of_all = error_of(block.allreduce), error_of(block.bcast)
     allgather_of_all, alltoall_of_all = error_of(block.allgather), error_of(block.alltoall)
-    barrier_of_all = error_of(block.barrier)
+    barrier_of_all, synchronize_of_all = error_of(block.barrier), error_of(block.synchronize)
 
     @device
     def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):

@@ -90,17 +90,12 @@ def noted_command():
 
 
 @device
-def give_command(ctx, kind, a, b, c, d, e, f):
-    """Tells all other blocks what to do: the command's number; the leading warp, after a barrier.
-    Each lane stores a packet, all of one line.
-
-    Returns:
-        NOBODY where the grid has given up: there are no commands.
-    """
+def write_command(ctx, kind, a, b, c, d, e, f):
+    """``give_command`` where the block's threads have stored nothing for the others since its
+    leading warp had a fence: in a call that began with ``gather_beside``."""
     number = noted_command() + 1
     if number <= NOBODY:
         return NOBODY
-    gpu.fence_gpu()
     lanes = warp_lanes()
     word = gpu.lane_id()
     while word < grid.WORDS:
@@ -113,6 +108,18 @@ def give_command(ctx, kind, a, b, c, d, e, f):
     if gpu.lane_id() == 0:
         note_command(number)
     return number
+
+
+@device
+def give_command(ctx, kind, a, b, c, d, e, f):
+    """Tells all other blocks what to do: the command's number; the leading warp, after a barrier.
+    Each lane stores a packet, all of one line.
+
+    Returns:
+        NOBODY where the grid has given up: there are no commands.
+    """
+    gpu.fence_gpu()
+    return write_command(ctx, kind, a, b, c, d, e, f)
 
 
 @device
@@ -226,12 +233,13 @@ def _make_share(name: str, execute: Callable) -> Callable:
 
 @device
 def _store_straight(ctx, place, address, nbytes):
-    number = give_command(ctx, grid.STRAIGHT, place, address, nbytes, 0, 0, 0)
+    number = write_command(ctx, grid.STRAIGHT, place, address, nbytes, 0, 0, 0)
     return await_blocks(ctx, number)
 
 
 # 1 where waits were aborted before, else 0: has the other blocks store a long message to the user's
-# buffer on another rank, at ``place``. The leading warp of the leader, after a barrier.
+# buffer on another rank, at ``place``. The leading warp of the leader, after a barrier, in a call
+# that began with ``gather_beside``, as all calls do that send.
 store_straight = linked("gmpi_grid_store_straight", 6, 1, _store_straight)
 
 

@@ -26,6 +26,7 @@ from device_lib.direct.grid_commands import (
     read_command,
     row_of,
     words,
+    write_command,
 )
 from device_lib.direct.grid_jobs import execute_any
 from device_lib.platform import primitives as gpu
@@ -145,14 +146,19 @@ def make_team() -> SimpleNamespace:
         Returns:
             SUCCESS where ``release`` is to say whether the grid has given up.
         """
+        error = int64(SUCCESS)
         if gpu.block_threads() <= 32:
-            return gather(ctx)
-        gpu.sync_block()  # the last call is over
-        if gpu.thread_rank() >> 5 == 1:
+            error = gather(ctx)
+        else:
+            gpu.sync_block()  # the last call is over, and what the block's threads have stored
+        if gpu.thread_rank() < 32:
+            gpu.fence_gpu()  # for ``write_command``
+        elif gpu.thread_rank() >> 5 == 1:
             gather_linked(ctx)
-        return SUCCESS
+        return error
 
     command_linked = linked("gmpi_grid_command", 10, 1, give_command)
+    handle_linked = linked("gmpi_grid_handle", 10, 1, write_command)
 
     @device
     def release(ctx, a, b, c, d, e, f):
@@ -164,6 +170,18 @@ def make_team() -> SimpleNamespace:
             return -known
         if gpu.thread_rank() < 32:
             command_linked(ctx, grid.RESULT, a, b, c, d, e, f)
+        return SUCCESS
+
+    @device
+    def release_handle(ctx, handle):
+        """The same at the end of a call that began with ``gather_beside`` and has only started a
+        request."""
+        gpu.sync_block()
+        known = noted_command()
+        if known < 0:
+            return -known
+        if gpu.thread_rank() < 32:
+            handle_linked(ctx, grid.RESULT, handle, 0, 0, 0, 0, 0)
         return SUCCESS
 
     @device
@@ -271,4 +289,10 @@ def make_team() -> SimpleNamespace:
             gpu.sync_block()
         return a, b, c, d, e, f
 
-    return SimpleNamespace(gather=gather, gather_beside=gather_beside, release=release, serve=serve)
+    return SimpleNamespace(
+        gather=gather,
+        gather_beside=gather_beside,
+        release=release,
+        release_handle=release_handle,
+        serve=serve,
+    )

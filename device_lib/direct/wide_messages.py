@@ -126,7 +126,6 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         if draws and nbytes > channels.WIDE_ROOM:
             likely = slots.guess(ctx)
             slot = likely if slots.take_if_free(ctx, likely) else -1
-        sync_full()  # what other threads wrote to the buffer; and before ``put_4``
         way, wide = way_of(nbytes, draws, number, free, local, counters)
         handle = 0
         wanted = 0  # by who has announced the user's buffer
@@ -159,6 +158,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
                     number |= LENGTH_SENT
             if wanted == 0:
                 number |= (slot + 1) << SLOT_SHIFT
+        sync_full()  # what other threads wrote to the buffer; and before ``put_4``
         if others_move(ctx):
             remote, wanted = moved_by_others(ctx, remote, wanted, address, told_at, mark)
         put_4(handle, row, remote, number)
