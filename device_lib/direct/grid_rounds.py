@@ -24,18 +24,19 @@ def parts_of(at, mark):
 
 @device
 def parts_there(at, mark):
-    """The same, and what the sender has stored of these is there."""
+    """The same, and what the sender has stored of these is there: for what is read at once. Staging
+    is read past L1."""
     parts, word = gpu.acquire_packet_sys(at + FILLED)
     return parts if word >> 32 & LOW_32 == mark else 0
 
 
 @device
 def await_part(at, mark, parts, looks):
-    """``parts_there``, as soon as more than ``parts`` have come; one thread."""
+    """``parts_of``, as soon as more than ``parts`` have come; one thread."""
     come = parts
     looked = 0
     while come <= parts and looked < looks:
-        come = parts_there(at, mark)
+        come = parts_of(at, mark)
         looked += 1
         gpu.pause(20)
     return max(come, parts)

@@ -23,7 +23,7 @@ from device_lib.direct.announcing import (
     users_place,
     was_in_vain,
 )
-from device_lib.direct.grid_rounds import await_part, end_of_round, parts_there
+from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device
@@ -75,7 +75,7 @@ def _look(ctx, slot, looks):
                 if buffer >= 0:
                     return what, number, at, target, buffer, length, min(length, room), wide
         else:
-            come = parts_there(at, mark)
+            come = parts_of(at, mark)
             if come > parts:
                 buffer = wanted >> rows.LENGTH_BITS
                 wanted &= rows.LENGTH_MASK
@@ -186,6 +186,8 @@ def make_advance_receive(scope: Scope, note: Callable = _note_linked) -> Callabl
             parts: that have been taken before.
         """
         if staging.number_of(buffer) == USERS_BUFFER:
+            if leads() and gpu.lane_id() == 0:
+                gpu.fence_sys()  # what the sender has stored: before other threads read it
             return come
         halves = staging.address_of(ctx, buffer)
         log = buffer >> LOG_SHIFT
