@@ -276,6 +276,8 @@ def test_partitioned(measured: Measured) -> None:
     assert "payloads checked: all right" in text
     assert {row["kind"] for row in found["rows"]} == {"own", "shared"}
     assert all(row["p50"] > 0 for row in found["rows"])
+    alone = [row for row in found["rows"] if row["partitions"] == 1]
+    assert alone and all(row["middle"] == row["p50"] for row in alone)
 
 
 @pytest.mark.mpich
