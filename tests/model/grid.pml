@@ -40,6 +40,7 @@ byte value[WORDS];
 byte flying_number[WORDS];
 byte flying_value[WORDS];
 byte arrived, entered;
+byte stored[OTHERS];               /* + 1: the call before which each has stored to a buffer */
 byte job[OTHERS];                  /* the last one each has done */
 byte result[CALLS * (OTHERS + 1)]; /* of each block */
 bool aborted;
@@ -88,6 +89,8 @@ proctype Leader() {
             if :: !IF(SILENT_LEADER) -> entered = GAVE_UP :: else fi;
             ended(0, ABORTED); goto next
         fi;
+        /* Now it may touch buffers: what all have stored before the call is there. */
+        d_step { for (other : 0 .. OTHERS - 1) { assert(stored[other] == call + 1) }; other = 0 };
         if
         :: command(JOB | call);
             if
@@ -114,6 +117,7 @@ proctype Other(byte me) {
     for (call : 0 .. CALLS - 1) {
         if :: true -> aborted = 1; goto left :: true fi;
         last = number[0]; first = last;
+        stored[me] = call + 1;
         arrived++;
 wait:
         if
