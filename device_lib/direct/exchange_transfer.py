@@ -25,13 +25,8 @@ from device_lib.direct.exchange_answers import (
     answer_to,
     is_answered,
 )
-from device_lib.direct.exchange_blocks import (
-    SWAPS,
-)
-from device_lib.direct.exchange_lanes import (
-    LANES,
-    look_for_credits,
-)
+from device_lib.direct.exchange_blocks import SWAPS
+from device_lib.direct.exchange_lanes import LANES, look_for_credits
 from device_lib.direct.own import are_noted_besides
 from device_lib.direct.registered import places_by_warp
 from device_lib.direct.rows import direct_handle

@@ -18,7 +18,6 @@ from gmpi.contract import grid
 from gmpi.contract.wire import DEVICE_GRID, LOW_32, PACKET_BYTES
 
 LOOKS = 2 if gpu.SIMULATOR else 2048  # of one warp, before it looks whether to go on waiting
-NOBODY = 0  # in place of a command's number
 NOT_YET = -1
 _AT_ONCE = 1 if gpu.SIMULATOR else 256  # of these, without a pause
 _LEAST_OTHERS = 1 if gpu.SIMULATOR else 7  # blocks, without the leader, to move a message alone
@@ -94,8 +93,8 @@ def write_command(ctx, kind, a, b, c, d, e, f):
     """``give_command`` where the block's threads have stored nothing for the others since its
     leading warp had a fence: in a call that began with ``gather_beside``."""
     number = noted_command() + 1
-    if number <= NOBODY:
-        return NOBODY
+    if number <= 0:
+        return 0
     lanes = warp_lanes()
     word = gpu.lane_id()
     while word < grid.WORDS:
@@ -107,17 +106,13 @@ def write_command(ctx, kind, a, b, c, d, e, f):
     gpu.sync_warp(warp_mask())  # all have read the note
     if gpu.lane_id() == 0:
         note_command(number)
-    return number
+    return 0
 
 
 @device
 def give_command(ctx, kind, a, b, c, d, e, f):
-    """Tells all other blocks what to do: the command's number; the leading warp, after a barrier.
-    Each lane stores a packet, all of one line.
-
-    Returns:
-        NOBODY where the grid has given up: there are no commands.
-    """
+    """Tells all other blocks what to do, unless the grid has given up; the leading warp, after a
+    barrier. Each lane stores a packet, all of one line."""
     gpu.fence_gpu()
     return write_command(ctx, kind, a, b, c, d, e, f)
 
@@ -180,14 +175,10 @@ def words():
 
 
 @device
-def await_blocks(ctx, number):
-    """Waits until all other blocks have done a job: 1 where one's part has ended with an abort,
-    else 0; the leading warp of the leader.
-
-    Args:
-        number: of the job's command.
-    """
-    if number == NOBODY:
+def await_blocks(ctx):
+    """Waits until all other blocks have done a job: 1 where one's part has ended with an abort, or
+    the grid has given up, else 0; the leading warp of the leader."""
+    if noted_command() < 0:
         return 1
     failed = int64(NOT_YET)
     if gpu.lane_id() == 0:
@@ -220,12 +211,11 @@ def _make_share(name: str, execute: Callable) -> Callable:
         When it returns, all is done, and the calling block may say so to others.
         """
         gpu.sync_block()
-        number = int64(0)
         if gpu.thread_rank() < 32:
-            number = give_command(ctx, kind, a, b, c, d, e, 0)
+            give_command(ctx, kind, a, b, c, d, e, 0)
         failed = 1 if gpu.sync_block_or(execute(ctx, kind, a, b, c, d, e)) else 0
         if gpu.thread_rank() < 32:
-            failed |= await_blocks(ctx, number)
+            failed |= await_blocks(ctx)
         return 1 if gpu.sync_block_or(failed) else 0
 
     return linked(name, 9, 1, share)  # type: ignore[no-any-return]
@@ -233,8 +223,8 @@ def _make_share(name: str, execute: Callable) -> Callable:
 
 @device
 def _store_straight(ctx, place, address, nbytes):
-    number = write_command(ctx, grid.STRAIGHT, place, address, nbytes, 0, 0, 0)
-    return await_blocks(ctx, number)
+    write_command(ctx, grid.STRAIGHT, place, address, nbytes, 0, 0, 0)
+    return await_blocks(ctx)
 
 
 # 1 where waits were aborted before, else 0: has the other blocks store a long message to the user's

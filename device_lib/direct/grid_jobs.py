@@ -35,10 +35,16 @@ _push, _take = make_push(pack_layout), make_take(unpack_layout)
 
 
 @device
-def _move(ctx, kind, a, b, c, d, e):
+def _rank_and_size(first):
+    """The calling thread's, of those that move a message, in the blocks from one on."""
     threads = min(int64(block_threads()), _THREADS)
-    size = threads * min(int64(grid_blocks()), _BLOCKS)
-    rank = int64(block_id()) * threads + int64(thread_rank())
+    size = threads * (min(int64(grid_blocks()), _BLOCKS) - first)
+    return (int64(block_id()) - first) * threads + int64(thread_rank()), size
+
+
+@device
+def _move(ctx, kind, a, b, c, d, e):
+    rank, size = _rank_and_size(0)
     if kind == PUSH:
         _push(ctx, a, b, c, d, e, rank, size)
     else:
@@ -76,9 +82,7 @@ def execute(ctx, kind, a, b, c, d, e):
 
 @device
 def _move_alone(place, address, nbytes):
-    threads = min(int64(block_threads()), _THREADS)
-    size = threads * (min(int64(grid_blocks()), _BLOCKS) - 1)
-    rank = (int64(block_id()) - 1) * threads + int64(thread_rank())
+    rank, size = _rank_and_size(1)
     copy_to_staging(place, address, nbytes, rank, size)
     return 0
 
@@ -108,14 +112,10 @@ transfer = linked("gmpi_grid_transfer", 9, 1, _transfer)
 @device
 def execute_any(ctx, kind, a, b, c, d, e):
     """The same of any job, by a block that does not lead."""
-    failed = 0
     if kind == TRANSFER:
-        failed = transfer(ctx, kind, a, b, c, d, e)
-    elif kind == COLLECT:
-        _collect_linked(ctx, a, b, c, d, e)
-    elif _takes_part():
-        if kind == STRAIGHT:
-            _move_alone_linked(a, b, c)
-        else:
-            _move_linked(ctx, kind, a, b, c, d, e)
-    return failed
+        return transfer(ctx, kind, a, b, c, d, e)
+    if kind != STRAIGHT:
+        return execute(ctx, kind, a, b, c, d, e)
+    if _takes_part():
+        _move_alone_linked(a, b, c)
+    return 0

@@ -30,11 +30,11 @@ _do_job = declared("gmpi_direct_do_job", 3, 1)
 def _share_with_grid(ctx, command, a, b, c, d, e):
     """Has a job done by all blocks of a grid: 1 where it was aborted, else 0; the leading warp of
     the leader."""
-    number = give_command(ctx, command, a, b, c, d, e, 0)
+    give_command(ctx, command, a, b, c, d, e, 0)
     put_words(GRID, a, b, c, d, e, command)
     gpu.sync_block()
     failed = 1 if gpu.sync_block_or(_do_job(ctx)) else 0
-    return failed | await_blocks(ctx, number)
+    return failed | await_blocks(ctx)
 
 
 @device
