@@ -318,14 +318,16 @@ def ends_that_differ(g: gmpi.Context) -> None:
             texts += str(error)
         barrier()
     send = requests.copy_to_host()[0]
-    start_it[1, 32](g.device, send, found)
-    for _ in range(2):
-        try:
-            g.synchronize()
-        except gmpi.ArgumentError as error:
-            texts += str(error)
-    assert found.copy_to_host()[0] == gmpi.ERR_COUNT, found.copy_to_host()
+    for request in send, recv:  # ends when this end knows of the other
+        start_it[1, 32](g.device, request, found)
+        for _ in range(2):
+            try:
+                g.synchronize()
+            except gmpi.ArgumentError as error:
+                texts += str(error)
+        assert found.copy_to_host()[0] == gmpi.ERR_COUNT, found.copy_to_host()
     assert "GMPI_Psend_init in block 0: message is 64 bytes in 4 partitions" in texts, texts
+    assert "Precv_init in host: message is 32 bytes in 2 partitions" in texts, texts
     g.Request_free(send)
     g.Request_free(recv)
 
