@@ -228,6 +228,7 @@ MEASURED = {
     "test_partitioned": [("partitioned.py", "")],
     "test_both_ways": [("both_ways.py", "")],
     "test_late": [("late.py", "-m 8:1K")],
+    "test_cold": [("cold.py", "-m 8:1K")],
     "test_streaming": [("streaming.py", "")],
     "test_onesided": [("onesided.py", "")],
     "test_collectives": [("collectives.py", "-m 8 --threads 8")],
@@ -295,6 +296,18 @@ def test_late(measured: Measured) -> None:
     assert "payloads checked: all right" in text
     assert [row["size"] for row in found["rows"]] == [8, 1024]
     assert all(late["p50"] > 0 for row in found["rows"] for late in row["late_us"].values())
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
+def test_cold(measured: Measured) -> None:
+    ((text, found),) = measured["test_cold"]
+    assert "payloads checked: all right" in text
+    measured_ones = [(row["road"], row["size"]) for row in found["rows"]]
+    assert measured_ones == [(road, n) for road in ("direct", "proxied") for n in (8, 1024)]
+    for row in found["rows"]:
+        assert all(one["p50"] > 0 and one["n"] == 2 for one in row["first"])
+        assert row["later"]["p50"] > 0
 
 
 @pytest.mark.mpich

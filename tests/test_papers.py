@@ -22,6 +22,7 @@ PROGRAMS = ("layouts.py", "pack_papers.py")
     [
         ("papers.sh", "layouts pack_papers pack_bench himeno-cut-1,2,1 himeno-cut-2,2,1 tune"),
         ("packing.sh", "tests datatypes pack_bench"),
+        ("direct.sh", "roads partitioned cold collectives counts collectives_long onesided late"),
         ("applications.sh", " ".join(name.removesuffix(".py") for name in APPLICATIONS)),
         ("applications.sh", " ".join(name.removesuffix(".py") for name in OF_TWINS)),
         ("applications.sh", "halo26_neighbours Bcg Bcg_cuda_mpi"),
