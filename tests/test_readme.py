@@ -253,7 +253,7 @@ def test_a_table_of_no_files_and_of_half_of_them(tmp_path: Path) -> None:
     assert run(command) == (0, "")
     assert "**not met**" in page.read_text()
     assert "The GPU tests passed at commit c0ffee, 2 GPUs: 12 passed." in page.read_text()
-    assert re.search(r"\| 8 B +\| 2.51 ", (tmp_path / "README.md").read_text())
+    assert re.search(r"\| 8 B +(\| - +){5}\| 14.00 ", (tmp_path / "README.md").read_text())
 
     for other, verdict in (("failed", "**failed**"), ("not finished", "**did not all end**")):
         outcomes.update({"passed": False, "counts": {"passed": 11, other: 1}})
@@ -279,7 +279,7 @@ def measured_table(directory: Path, **files: object) -> str:
     return (directory / "measuring.md").read_text()
 
 
-def test_the_readme_has_both_roads_and_their_peers_of_the_same_gpus(tmp_path: Path) -> None:
+def test_the_readme_has_all_roads_and_their_peers_of_the_same_gpus(tmp_path: Path) -> None:
     versions = dict.fromkeys(("numba", "numba-cuda", "mpi4py", "numpy"), "1")
     machine = {"gpu": ["NVIDIA H100 80GB, 580"] * 2, "gpu_id": "a", "commit": "c0ffee"}
     machine |= {"versions": versions, "cpu": "", "cores": 2, "mpi": "", "python": "3"}
@@ -289,18 +289,28 @@ def test_the_readme_has_both_roads_and_their_peers_of_the_same_gpus(tmp_path: Pa
         "where": "2 GPUs, NVIDIA H100 80GB",  # of a machine that may have more
         "rows": [row, {**row, "threads": 1024}, {**row, "size": 32}],
     }
+    quicker = {"direct": {"p50": 1.75}, "registered": {"p50": 1.5}}
+    by_all = {"direct": {"p50": 298.4}, "registered": {"p50": 285.0}}
+    whole = {"name": "contiguous", "size": 1 << 26, "blocks": 132, **by_all}
+    part = {**whole, "name": "triangle", "direct": {"p50": 400.0}}
+    shorter = {"size": 8, "threads": 256, "blocks": 132, "direct": {"p50": 5.5}}
+    slower = {**shorter, "threads": 1024, "direct": {"p50": 6.5}}
+    today = {
+        "machine": machine,
+        "rows": [{"size": 8, "threads": 256, **quicker}],
+        "grid_rows": [shorter, slower, whole, part],
+    }
     for other, shown in (("a", ("1.25", "33.50")), ("b", ("-", "-"))):
         about = {"gpu_id": other, "commit": "c0ffee", "run": ""}
         times = {"nvshmem": {"p50": 1.25}, "device_pointers": {"p50": 33.5}}
         peers = {"machine": about, "rows": [{"size": 8, **times}]}
-        quicker = {"direct": {"p50": 1.75}, "registered": {"p50": 1.5}}
-        later = {"machine": machine, "rows": [{"size": 8, "threads": 256, **quicker}]}
-        measured_table(tmp_path, roads=roads, peers=peers, roads_announced=later)
+        measured_table(tmp_path, roads=roads, peers=peers, roads_grids=today)
         text = (tmp_path / "README.md").read_text()
         assert "2 GPUs, NVIDIA H100 80GB " in text and text.count("| 8 B ") == 1
-        beside = " +\\| ".join(shown)
-        today = "1.75; 1.50 registered"
-        assert re.search(rf"\| 8 B +\| 2.50 +\| {today} +\| 6.00 +\| {beside} +\|", text), text
+        cells = " +\\| ".join(("8 B", "1.75; 1.50 registered", "5.50", "6.00", *shown))
+        assert re.search(rf"\| {cells} +\|", text), text
+        cells = " +\\| ".join(("64 MiB", "-", "298", "-", "-", "-"))
+        assert re.search(rf"\| {cells} +\|", text), text
 
 
 def test_peers_stand_beside_figures_of_the_same_run_only(tmp_path: Path) -> None:
