@@ -94,6 +94,7 @@ ORDER: dict[str, list[tuple[str, str]]] = {
         ("", "docs/design"),
         ("", "docs/direct"),
         ("", "docs/direct_speed"),
+        ("", "docs/direct_history"),
         ("", "docs/grids"),
         ("", "docs/compare"),
         ("", "docs/front_ends"),

@@ -76,7 +76,7 @@ print(json.dumps(found))
 
 
 def test_short_messages_have_few_instructions_and_branches() -> None:
-    """A branch takes 18 cycles, a jump over many instructions 52 more (docs/direct_speed.md)."""
+    """A branch takes 18 cycles, a jump over many instructions 52 more (docs/direct_history.md)."""
     status, text = launcher.python("-c", COUNTS, timeout=120, NUMBA_ENABLE_CUDASIM="0")
     assert status == 0, text
     for name, counts in json.loads(text.splitlines()[-1]).items():
