@@ -7,9 +7,11 @@ sets up what these need and runs them.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import launcher
 import pytest
@@ -97,6 +99,15 @@ def test_grids_that_fill_a_gpu_leave_room_for_the_other_rank() -> None:
     path = str(launcher.ROOT / "examples" / "himeno.py")
     status, text = launcher.mpi(2, path, "--size", "S", "--verify", timeout=100)
     assert status == 0 and "right" in text, text
+
+
+def test_more_blocks_by_the_lean_build_than_by_others(tmp_path: Path) -> None:
+    path, found = str(launcher.ROOT / "benchmarks" / "streaming.py"), tmp_path / "streaming.json"
+    status, text = launcher.mpi(2, path, "--threads", "256", "--json", str(found), timeout=120)
+    assert status == 0 and "elements, messages and sums checked: all right" in text, text
+    (row,) = json.loads(found.read_text())["rows"]
+    lean, usual = row["linked"], row["usual"]
+    assert lean["registers"] <= 40 < usual["registers"] and lean["blocks"] > usual["blocks"], row
 
 
 @pytest.mark.parametrize("threads", [512, 1024])

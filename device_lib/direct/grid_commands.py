@@ -178,10 +178,10 @@ def words():
 def await_blocks(ctx):
     """Waits until all other blocks have done a job: 1 where one's part has ended with an abort, or
     the grid has given up, else 0; the leading warp of the leader."""
-    if noted_command() < 0:
-        return 1
     failed = int64(NOT_YET)
-    if gpu.lane_id() == 0:
+    if gpu.lane_id() == 0:  # who has noted the number
+        if noted_command() < 0:
+            failed = int64(1)
         while failed == NOT_YET:
             failed = have_arrived(ctx, LOOKS)
     return min(gpu.shuffle(warp_mask(), failed, 0), 1)
