@@ -7,6 +7,7 @@ import re
 from mpi4py import MPI
 
 import gmpi
+from docs import evidence
 
 #: Where mpi4py has the calls of MPI: how the object is called in programs, and its class.
 PLACES = (
@@ -51,20 +52,6 @@ OTHERWISE = {
     "Win_flush_local_all": "win.Flush_local_all()",
     "Win_lock_all": "win.Lock_all(assertion)",
     "Win_unlock_all": "win.Unlock_all()",
-}
-#: What has run on GPUs, by the file of docs/measurements that says so. Everything has run in the
-#: simulator with MPICH and Open MPI, and is compiled for sm_90; that is the rule for what is not
-#: here. Whoever commits such a file adds a row.
-MEASURED = {
-    "pingpong-2gpu.json": "Isend Recv Send Wait",
-    "rates-2gpu.json": "Irecv Waitall",
-    "partitioned-2gpu.json": "Start Pready Parrived",
-    "collectives-2gpu.json": "Allreduce Barrier Bcast Reduce Allgather Alltoall Scan Exscan",
-    "collectives_nonblocking-2gpu.json": "Iallreduce Ibarrier",
-    "onesided-2gpu.json": "Put Get Fetch_and_op Win_flush",
-}
-TESTED = {
-    "gpu_tests-1gpu.json": "Sendrecv Test Waitany Synchronize Comm_rank Comm_size",
 }
 #: What can take the direct road; requests of either road are waited for by the same calls.
 DIRECT = """
@@ -121,14 +108,6 @@ def porting(names: list[str], parameters: dict[str, str]) -> str:
     return "\n".join(rows)
 
 
-def _evidence(short: str) -> str:
-    for words, table in (("measured", MEASURED), ("tested on a GPU", TESTED)):
-        for file, calls in table.items():
-            if short in calls.split():
-                return f"{words}: [{file}](measurements/{file})"
-    return "simulator"
-
-
 def maturity(names: list[str]) -> str:
     """Scopes, roads, and what is known of each call."""
     rows = ["| call | scopes | direct road | what is known |", "|---|---|---|---|"]
@@ -137,5 +116,5 @@ def maturity(names: list[str]) -> str:
         scopes = ["block"] if name + "_warp" in gmpi._HOME else ["thread"]
         scopes += [s for s in ("warp", "grid") if f"{name}_{s}" in gmpi._HOME]
         road = "-" if LOCAL.match(short) else "yes" if short in DIRECT.split() else "no"
-        rows.append(f"| `{name}` | {', '.join(scopes)} | {road} | {_evidence(short)} |")
+        rows.append(f"| `{name}` | {', '.join(scopes)} | {road} | {evidence.of(short)} |")
     return "\n".join(rows)
