@@ -87,7 +87,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     collectives = make_collectives(scope, make_wait, transfer)
     if scope.name == WARP.name:
         closes_none = make_round_waits(scope, requests.help_others, direct.go_on, closes=False)
-        link_pending(closes_none, direct.go_on)
+        link_pending(closes_none, direct.go_on, requests.help_others)
         link_pending_starts(requests.help_others)
     starts = make_pending_starts(scope)
     collect = make_scattered(scope, collectives, requests.help_others, starts.start_scattered)

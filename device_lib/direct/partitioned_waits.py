@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from device_lib.direct.groups import error_of_groups
 from device_lib.direct.late import count_late
 from device_lib.direct.late_waits import make_late_waits
+from device_lib.direct.looking_on import make_look_on
 from device_lib.direct.partitioned_checks import KEEP
 from device_lib.direct.partitioned_quick import make_quick_wait
 from device_lib.direct.partitions import is_ours, mode_of, row_of
@@ -98,6 +99,7 @@ def make_partitioned_waits(
     look, store_late, look_at_all = calls.look, calls.store_late, calls.look_at_all
     late_waits = make_late_waits(scope, help_others)
     begin_late, end_late = late_waits.begin, late_waits.end
+    look_on = make_look_on(scope, go_on, help_others)
     part = parts_of(scope.name, "gmpi_partitioned")
 
     @device
@@ -223,15 +225,9 @@ def make_partitioned_waits(
                         help_others(ctx)
             gpu.spin()
             found = pass_linked(ctx, request)
-        looked = 0
-        if found == _GOES_ON and once != 0 and leads() and gpu.lane_id() == 0:
-            looked, error = pacing.look_for_all(ctx, gpu.timer_ns(), False)
-        sync()
-        error, looked, unused = broadcast_3(error, looked, 0)
-        if found == _GOES_ON and once != 0 and error == 0:
-            go_on(ctx, slots.guess(ctx))  # who only tests must go on with others all the same
-        if looked != 0 and error == 0:
-            help_others(ctx)
+        sync()  # before the next broadcast
+        if found == _GOES_ON and once != 0:
+            error = look_on(ctx)
         if handle > 0:
             if leads():
                 tell_linked(ctx, wire.OP_WAITED, request, handle)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from device_lib.direct import block_rounds, rounds
 from device_lib.direct.how import KEEP, ONE_LOOK, WAIT
+from device_lib.direct.looking_on import make_look_on
 from device_lib.direct.pending_rows import (
     has_room,
     packed_at,
@@ -177,13 +178,14 @@ def give_up(ctx, row):
         count_pending(ctx, taken - gpu.load_gpu(row + collectives.STARTED))
 
 
-def link_pending(make_wait: Callable, go_on: Callable) -> None:
+def link_pending(make_wait: Callable, go_on: Callable, help_others: Callable) -> None:
     """Gives the library these functions.
 
     Args:
         make_wait: ``make_round_waits`` of warp scope; not one whose waits close what was freed:
             whoever closes such a request may come here.
         go_on: goes on with requests of the direct road.
+        help_others: executes commands of the proxied road.
     """
     scope = WARP
     rank = scope.rank
@@ -193,6 +195,7 @@ def link_pending(make_wait: Callable, go_on: Callable) -> None:
     sync_or = scope.sync_or
     broadcast = scope.broadcast
     broadcast_3 = scope.broadcast_3
+    look_on = make_look_on(scope, go_on, help_others)
     part = parts_of(scope.name, "gmpi_direct")
 
     # wide: what ``take_one`` knows of the call
@@ -359,9 +362,10 @@ def link_pending(make_wait: Callable, go_on: Callable) -> None:
                 done = state == _NOTHING
                 if done:  # it may be taken after those before it
                     done = look_linked(ctx, what, number, signature_of(what), 0, mode) == 0
-                if not done and (how == ONE_LOOK or how == KEEP):
-                    go_on(ctx, slots.guess(ctx))
-                return COMPLETED if done else 0, 0, NO_ORIGIN
+                if done or (how != ONE_LOOK and how != KEEP):
+                    return COMPLETED if done else 0, 0, NO_ORIGIN
+                error = look_on(ctx)
+                return COMPLETED | error << wire.ERROR_SHIFT if error != 0 else 0, 0, NO_ORIGIN
             error = wait_linked(ctx, what, number, signature_of(what), 0, mode)
             if error == ERR_OTHER and leads() and gpu.lane_id() == 0:
                 give_up(ctx, row)

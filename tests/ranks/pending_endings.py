@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import warnings
 
 import numpy as np
 from common import RANK, SIZE, WORLD, barrier, raises
-from numba import cuda
+from numba import cuda, int64
 
 import gmpi
-from gmpi import GMPI_Iallreduce, GMPI_Ibarrier, GMPI_Ibcast, GMPI_Wait
+from gmpi import (
+    GMPI_Iallreduce,
+    GMPI_Ibarrier,
+    GMPI_Ibcast,
+    GMPI_Test,
+    GMPI_Testall,
+    GMPI_Testany,
+    GMPI_Wait,
+    GMPI_Waitany,
+)
 from gmpi.contract.wire import DEVICE_PENDING
 
 THREADS = 32 if gmpi.SIMULATOR else 256
@@ -113,6 +124,47 @@ def bad_arguments(g: gmpi.Context) -> None:
     expected = [gmpi.ERR_ROOT, gmpi.ERR_OP, gmpi.ERR_COUNT, gmpi.ERR_BUFFER, gmpi.SUCCESS]
     assert found.copy_to_host().tolist() == expected, found.copy_to_host()
     assert room.copy_to_host()[0] == SIZE
+
+
+@cuda.jit
+def look_until_over(ctx, how, errors):
+    """In one of the ways in which a program may wait without GMPI_Wait."""
+    requests = cuda.local.array(1, int64)
+    requests[0] = GMPI_Ibarrier(ctx, gmpi.COMM_WORLD)
+    done = False
+    error = gmpi.SUCCESS
+    while not done:
+        if how == 0:
+            done, status = GMPI_Test(ctx, requests[0])
+            error = status.error
+        elif how == 1:
+            done, error = GMPI_Testall(ctx, 1, requests)
+        elif how == 2:
+            _, done, status = GMPI_Testany(ctx, 1, requests)
+            error = status.error
+        else:
+            status = GMPI_Waitany(ctx, 1, requests)[1]
+            done = True
+            error = status.error
+    errors[0] = error
+
+
+def aborted_while_they_are_tested() -> None:
+    """An abort ends tests, and waits for any, as it ends waits."""
+    if SIZE == 1:
+        return
+    for how in range(4):
+        with contextlib.suppress(gmpi.AbortedError), gmpi.Context(WORLD, wildcards=False) as g:
+            if RANK == 0:  # the others never come
+                errors = cuda.to_device(np.zeros(1, np.int64))
+                threading.Timer(0.3, g.abort).start()
+                look_until_over[1, THREADS](g.device, how, errors)
+                raises(gmpi.AbortedError, "aborted", g.synchronize)
+                assert errors.copy_to_host()[0] == gmpi.GMPI_ERR_ABORTED, (how, errors[0])
+            barrier()
+            if RANK != 0:
+                g.abort()
+        barrier()
 
 
 @cuda.jit
