@@ -16,7 +16,7 @@ from device_lib.direct.partitions import is_ours, mode_of, row_of
 from device_lib.direct.persistent_rows import is_inactive_row
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import device
+from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import pacing, ring, slots
 from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
@@ -227,6 +227,10 @@ def make_partitioned_waits(
             found = pass_linked(ctx, request)
         sync()  # before the next broadcast
         if found == _GOES_ON and once != 0:
+            if leads() and gpu.lane_id() == 0:
+                row = row_of(ctx, request)
+                gpu.store_gpu(row + p.ASKED_BLOCK, int64(gpu.block_id()) | p.BY_TEST)
+                gpu.count_gpu(row + p.ASKED, 1)
             error = look_on(ctx)
         if handle > 0:
             if leads():

@@ -364,6 +364,9 @@ def link_pending(make_wait: Callable, go_on: Callable, help_others: Callable) ->
                     done = look_linked(ctx, what, number, signature_of(what), 0, mode) == 0
                 if done or (how != ONE_LOOK and how != KEEP):
                     return COMPLETED if done else 0, 0, NO_ORIGIN
+                if leads() and gpu.lane_id() == 0:
+                    gpu.write_packet(row + collectives.ASKED_ABOUT, gpu.block_id(), number)
+                    gpu.count_gpu(row + collectives.ASKED, 1)
                 error = look_on(ctx)
                 return COMPLETED | error << wire.ERROR_SHIFT if error != 0 else 0, 0, NO_ORIGIN
             error = wait_linked(ctx, what, number, signature_of(what), 0, mode)

@@ -61,8 +61,9 @@ THEIR_PARTITIONS = 96
 ORIGIN = 104  # peer | tag << 32
 COUNT = 112  # elements of all partitions
 LATE_COUNT = 120  # partitions that are ready and not stored; 1: receives that have not been opened
-ASKED = 128  # calls of Parrived that have found nothing; for reports
-ASKED_BLOCK = 136  # of the last one
+ASKED = 128  # calls of Parrived, and tests, that have found nothing; for reports
+ASKED_BLOCK = 136  # of the last one; | BY_TEST
+BY_TEST = 1 << 32
 # What ``device_lib/direct/partitioned_quick`` reads through the nearest cache: two sectors, each of
 # which is that of a request, or of none. Nothing in them changes while the request lives.
 QUICK = 160  # the handle, USER, PLACE, NBYTES | STRIDE << QUICK_SHIFT

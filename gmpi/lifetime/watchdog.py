@@ -216,7 +216,7 @@ class Watchdog:
         g = state.globals
         columns = state.slots[:, [st.S_FINISHED, st.S_ARRIVED, st.S_COMMANDS]].sum(axis=0)
         host = self.context._host_progress.moved
-        moved = host, self._look.partitioned.moved
+        moved = host, self._look.partitioned.moved, self._look.collectives.moved
         return (
             int(g[st.G_HEAD]),
             int(g[st.G_CLOSED]),

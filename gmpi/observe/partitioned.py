@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gmpi.context import Context
     from gmpi.host.partitioned_rows import End
 
-_ASKED_S = 1.0  # so long a kernel that has asked in vain is one that asks
+ASKED_S = 1.0  # so long a kernel that has asked in vain is one that asks
 
 
 class PartitionedLook:
@@ -35,7 +35,7 @@ class PartitionedLook:
         self._polled: list[End] = []
 
     def note(self, now: float, waits: np.ndarray) -> bool:
-        """Whether a kernel asks in vain for partitions (GMPI_Parrived).
+        """Whether a kernel asks in vain for partitions (GMPI_Parrived), or tests a request.
 
         Args:
             waits: open rows of the slots table.
@@ -54,10 +54,10 @@ class PartitionedLook:
         for end in ends:
             row = self._row(end)
             asked = int(row[p.ASKED // 8])
-            before, since = self._asked.get(end.handle, (0, -_ASKED_S))
+            before, since = self._asked.get(end.handle, (0, -ASKED_S))
             seen[end.handle] = asked, now if asked != before else since
             active = bool(row[p.STATE // 8] & p.ACTIVE)
-            polled = active and not end.shape.sends and now - seen[end.handle][1] < _ASKED_S
+            polled = active and now - seen[end.handle][1] < ASKED_S
             if polled:
                 self._polled.append(end)
             if polled or end.number in waited:
@@ -84,10 +84,12 @@ class PartitionedLook:
             block, serial = int(row[S_BLOCK]), int(row[S_SERIAL])
             found[end.number] = self._words(end, name, (block, serial), commands, ages[i])
         for end in self._polled:
-            block = int(self._row(end)[p.ASKED_BLOCK // 8])
+            asked = int(self._row(end)[p.ASKED_BLOCK // 8])
+            block = asked & ~p.BY_TEST
             former = found.get(end.number)  # the messages of its groups
             request = former or self._words(end, "", (block, 0), 0, 0.0)
-            found[end.number] = replace(request, operation="GMPI_Parrived", block=block)
+            name = "GMPI_Test" if asked & p.BY_TEST else "GMPI_Parrived"
+            found[end.number] = replace(request, operation=name, block=block)
         return list(found.values()), theirs
 
     def ends(self) -> list[Ended]:

@@ -35,6 +35,7 @@ from gmpi.diagnose.tables import (
     ranks_text,
 )
 from gmpi.host.requests import HostRequest, type_name
+from gmpi.observe.collectives import CollectivesLook
 from gmpi.observe.partitioned import PartitionedLook
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -299,6 +300,7 @@ class Look:
         self._turns = -1
         self._turned = 0.0
         self.partitioned = PartitionedLook(context)
+        self.collectives = CollectivesLook(context)
 
     @property
     def members(self) -> dict[str, list[int]]:
@@ -318,6 +320,7 @@ class Look:
         if turns != self._turns:
             self._turns, self._turned = turns, now
         asks = self.partitioned.note(now, self.open_rows())
+        asks = self.collectives.note(now) or asks
         host = bool(self.context._host_progress.open) or asks
         if g[st.G_SERIAL] == g[st.G_CLOSED]:
             self._seen.clear()
@@ -351,6 +354,7 @@ class Look:
         keys = [(int(row[st.S_SERIAL]), int(row[st.S_HANDLE])) for row in rows]
         ages = [now - self._seen.get(key, now) for key in keys]
         pending, theirs = self.partitioned.pending(rows, ages)
+        pending += self.collectives.pending()
         for i, row in enumerate(rows):
             if i not in theirs:
                 pending.append(pending_of(row, groups, ages[i], state))

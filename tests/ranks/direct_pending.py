@@ -392,7 +392,7 @@ def main() -> None:
             g,
         )  # fmt: skip
     if len(sys.argv) == 1:
-        run([pending_endings.aborted_while_they_are_tested, pending_endings.never_waited_for])
+        run(pending_endings.OF_A_CONTEXT)
     end()
 
 

@@ -15,6 +15,7 @@ from gmpi import (
     GMPI_Pready_list,
     GMPI_Pready_range,
     GMPI_Start,
+    GMPI_Test,
     GMPI_Wait,
 )
 from gmpi.lifetime import watchdog
@@ -164,15 +165,20 @@ def three_of_eight(ctx, send, recv, how, found):
         found[0] = GMPI_Wait(ctx, recv).error
     elif how == 1:
         found[0] = GMPI_Wait(ctx, recv).error
-    else:
+    elif how == 2:
         found[0] = GMPI_Wait(ctx, send).error
+    else:
+        done = False
+        while not done:
+            done, status = GMPI_Test(ctx, recv)
+        found[0] = status.error
 
 
 def partitions_that_never_come() -> None:
     """Are named, with what the rank has done that should make them ready: by a loop of Parrived,
-    by a wait of the receiver, and by one of the sender."""
+    by a wait of the receiver, by one of the sender, and by a loop of tests."""
     watchdog.ANSWER_S = 3.0 * TIME_FACTOR  # all ranks live: whoever is late has no core
-    for how in range(3 if every_shape() else 1):
+    for how in range(4 if every_shape() else 1):
         with gmpi.Context(WORLD, watchdog_s=0, timeout_s=0.8) as g:
             array, found = cuda.to_device(np.zeros(16)), cuda.to_device(np.zeros(1, np.int64))
             send = g.Psend_init(array, 8, 2, gmpi.DOUBLE, NEXT, 18)
@@ -182,7 +188,8 @@ def partitions_that_never_come() -> None:
             report = raises(gmpi.RequestTimeoutError, "", g.synchronize).report
             barrier()  # nobody's watchdog may go before all have asked
             rank, what = (RANK, f"send to {NEXT}") if how == 2 else (PREVIOUS, "receive from")
-            call = f"GMPI_Parrived from {PREVIOUS}" if how == 0 else f"partitioned {what}"
+            asks = {0: f"GMPI_Parrived from {PREVIOUS}", 3: f"GMPI_Test from {PREVIOUS}"}
+            call = asks.get(how, f"partitioned {what}")
             mine = f"rank {RANK} waits in {call}"  # by the proxies, the receive is open in any case
             causes = [cause for cause in report.causes if cause.text.startswith(mine)]
             assert [cause.kind for cause in causes] == ["partitions"], report.text

@@ -167,6 +167,22 @@ def aborted_while_they_are_tested() -> None:
         barrier()
 
 
+def tested_for_too_long() -> None:
+    """Is named, and ends by the time limit, as what is waited for."""
+    if SIZE == 1:
+        return
+    for how in (0, 3):
+        with gmpi.Context(WORLD, wildcards=False, watchdog_s=0, timeout_s=0.8) as g:
+            if RANK == 0:
+                errors = cuda.to_device(np.zeros(1, np.int64))
+                look_until_over[1, THREADS](g.device, how, errors)
+                report = raises(gmpi.RequestTimeoutError, "", g.synchronize).report
+                words = "GMPI_Ibarrier on COMM_WORLD (0 bytes, block 0"
+                assert words in report.text and report.causes, report.text
+                assert errors.copy_to_host()[0] == gmpi.GMPI_ERR_TIMEOUT
+            barrier()
+
+
 @cuda.jit
 def forgets(ctx, room):
     GMPI_Iallreduce(ctx, gmpi.IN_PLACE, room, 1, gmpi.INT64_T, gmpi.SUM, 0)
@@ -185,3 +201,7 @@ def never_waited_for() -> None:
     texts = [str(w.message) for w in said]
     wanted = "1 collectives were never waited for: GMPI_Iallreduce SUM of 1 INT64_T"
     assert any(wanted in text for text in texts), texts
+
+
+#: Scenarios that end the context, or need one of their own.
+OF_A_CONTEXT = [aborted_while_they_are_tested, tested_for_too_long, never_waited_for]
