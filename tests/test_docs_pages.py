@@ -194,3 +194,26 @@ def test_the_comparison_counts_lines_and_quotes_what_was_measured() -> None:
             (row,) = re.findall(rf"^\|.*{name}.*\|$", page, re.M)
             cell = row.strip("|").split("|")[2 + column].strip()
             assert cell == f"{figure:.3g}", (name, size)
+
+
+def test_what_is_said_to_have_run_on_gpus_is_made_by_a_program_that_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(launcher.ROOT))
+    from docs import evidence
+
+    assert {"Alltoallw", "Gatherv"} <= evidence.names_of("exchanges")  # as users write them
+    assert {"Testsome", "Waitsome"} <= evidence.names_of("several")  # by what they are bound to
+    assert {"Rget", "Win_fence"} <= evidence.names_of("onesided_epochs")  # by strings
+    assert "Scatter" in evidence.names_of("random_blocks")  # of a module that it imports
+    lines = {"exchanges --direct": "passed", "several": "failed", "bad_input": "passed"}
+    tests = {f"t.py::test_program[{line}]": {"outcome": said} for line, said in lines.items()}
+    (tmp_path / "some.json").write_text(json.dumps({"tests": tests}))
+    monkeypatch.setattr(evidence, "MEASUREMENTS", tmp_path)
+    monkeypatch.setattr(evidence, "TESTED", ("some.json",))
+    assert evidence.passed("some.json") == ("exchanges",)
+    assert (
+        evidence.of("Alltoallw")
+        == "tested on GPUs: [some.json](measurements/some.json), `exchanges`"
+    )
+    assert evidence.of("Testsome") == "simulator" and evidence.of("Isend").startswith("measured")
