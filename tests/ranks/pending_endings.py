@@ -127,10 +127,15 @@ def bad_arguments(g: gmpi.Context) -> None:
 
 
 @cuda.jit
-def look_until_over(ctx, how, errors):
-    """In one of the ways in which a program may wait without GMPI_Wait."""
+def look_until_over(ctx, how, reduces, errors):
+    """In one of the ways in which a program may wait without GMPI_Wait; the last one is that."""
     requests = cuda.local.array(1, int64)
-    requests[0] = GMPI_Ibarrier(ctx, gmpi.COMM_WORLD)
+    if reduces:
+        requests[0] = GMPI_Iallreduce(
+            ctx, gmpi.IN_PLACE, errors, 2, gmpi.INT64_T, gmpi.MAX, gmpi.COMM_WORLD
+        )
+    else:
+        requests[0] = GMPI_Ibarrier(ctx, gmpi.COMM_WORLD)
     done = False
     error = gmpi.SUCCESS
     while not done:
@@ -142,10 +147,12 @@ def look_until_over(ctx, how, errors):
         elif how == 2:
             _, done, status = GMPI_Testany(ctx, 1, requests)
             error = status.error
-        else:
-            status = GMPI_Waitany(ctx, 1, requests)[1]
+        elif how == 3:
+            error = GMPI_Waitany(ctx, 1, requests)[1].error
             done = True
-            error = status.error
+        else:
+            error = GMPI_Wait(ctx, requests[0]).error
+            done = True
     errors[0] = error
 
 
@@ -156,9 +163,9 @@ def aborted_while_they_are_tested() -> None:
     for how in range(4):
         with contextlib.suppress(gmpi.AbortedError), gmpi.Context(WORLD, wildcards=False) as g:
             if RANK == 0:  # the others never come
-                errors = cuda.to_device(np.zeros(1, np.int64))
+                errors = cuda.to_device(np.zeros(2, np.int64))
                 threading.Timer(0.3, g.abort).start()
-                look_until_over[1, THREADS](g.device, how, errors)
+                look_until_over[1, THREADS](g.device, how, False, errors)
                 raises(gmpi.AbortedError, "aborted", g.synchronize)
                 assert errors.copy_to_host()[0] == gmpi.GMPI_ERR_ABORTED, (how, errors[0])
             barrier()
@@ -171,13 +178,14 @@ def tested_for_too_long() -> None:
     """Is named, and ends by the time limit, as what is waited for."""
     if SIZE == 1:
         return
-    for how in (0, 3):
+    barrier_words = "GMPI_Ibarrier on COMM_WORLD (0 bytes, block 0"
+    reduction = "GMPI_Iallreduce, 2 INT64_T MAX on COMM_WORLD (16 bytes, block 0"
+    for how, words in ((0, barrier_words), (3, reduction), (4, reduction)):
         with gmpi.Context(WORLD, wildcards=False, watchdog_s=0, timeout_s=0.8) as g:
             if RANK == 0:
-                errors = cuda.to_device(np.zeros(1, np.int64))
-                look_until_over[1, THREADS](g.device, how, errors)
+                errors = cuda.to_device(np.zeros(2, np.int64))
+                look_until_over[1, THREADS](g.device, how, words == reduction, errors)
                 report = raises(gmpi.RequestTimeoutError, "", g.synchronize).report
-                words = "GMPI_Ibarrier on COMM_WORLD (0 bytes, block 0"
                 assert words in report.text and report.causes, report.text
                 assert errors.copy_to_host()[0] == gmpi.GMPI_ERR_TIMEOUT
             barrier()
