@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from _bench import fail, parser, size_range, summary, two_ranks, write_json
+from _bench import conclude, fail, parser, size_range, summary, two_ranks
 from _floor import cycles_per_us
 from mpi4py import MPI
 from numba import cuda
@@ -109,10 +109,7 @@ def main() -> int:
                         times = "".join(f"{f['p50']:>10.2f}{f['p99']:>10.2f}" for f in found)
                         kind = "registered" if registered else "any"
                         print(f"{size:<10}{n:>6}  {kind:<11}{times}", flush=True)
-    if comm.rank == 0:
-        print("# payloads checked: all right")
-        write_json(args.json, {"benchmark": "both_ways", "where": place, "rows": rows})
-    return 0
+    return conclude(comm, args.json, "both_ways", place, rows)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from _bench import fail, parser, size_range, summary, two_ranks, write_json
+from _bench import conclude, fail, parser, size_range, summary, two_ranks
 from _floor import cycles_per_us
 from mpi4py import MPI
 from numba import cuda
@@ -120,10 +120,7 @@ def main() -> int:
             for count in args.threads
         ]
         other.Free()
-    if comm.rank == 0:
-        print("# payloads checked: all right")
-        write_json(args.json, {"benchmark": "cold", "where": place, "rows": rows})
-    return 0
+    return conclude(comm, args.json, "cold", place, rows)
 
 
 if __name__ == "__main__":

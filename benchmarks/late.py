@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from _bench import fail, parser, size_range, summary, two_ranks, write_json
+from _bench import conclude, fail, parser, size_range, summary, two_ranks
 from _floor import cycles_per_us
 from mpi4py import MPI
 from numba import cuda
@@ -96,10 +96,7 @@ def main() -> int:
                 if comm.rank == 0:
                     times = "".join(f"{f['p50']:>10.2f}" for f in found.values())
                     print(f"{size:<10}{n:>6}{times}", flush=True)
-    if comm.rank == 0:
-        print("# payloads checked: all right")
-        write_json(args.json, {"benchmark": "late", "where": place, "rows": rows})
-    return 0
+    return conclude(comm, args.json, "late", place, rows)
 
 
 if __name__ == "__main__":

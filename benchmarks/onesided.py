@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from _bench import fail, parser, summary, two_ranks, write_json
+from _bench import conclude, fail, parser, summary, two_ranks
 from _floor import cycles_per_us
 from mpi4py import MPI
 from numba import cuda
@@ -204,10 +204,7 @@ def main() -> int:
                 found = bench.long(name, n, blocks, threads)
                 row = {"call": name, "size": n, "blocks": blocks, "threads": threads}
                 show({**row, "scope": "block", **found})
-    if comm.rank == 0:
-        print("# payloads checked: all right")
-        write_json(args.json, {"benchmark": "onesided", "where": place, "rows": rows})
-    return 0
+    return conclude(comm, args.json, "onesided", place, rows)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from _bench import fail, parser, size_range, summary, two_ranks, write_json
+from _bench import conclude, fail, parser, size_range, summary, two_ranks
 from _floor import cycles_per_us
 from mpi4py import MPI
 from numba import cuda
@@ -184,10 +184,7 @@ def main() -> int:
                         f"{found['p99']:>9.2f}{found['middle']:>9.2f}{rate:>9.1f}",
                         flush=True,
                     )
-    if comm.rank == 0:
-        print("# payloads checked: all right")
-        write_json(args.json, {"benchmark": "partitioned", "where": place, "rows": rows})
-    return 0
+    return conclude(comm, args.json, "partitioned", place, rows)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from device_lib.direct import partitioned_checks as checks
 from device_lib.direct import partitions
 from device_lib.direct.groups import group_of
 from device_lib.direct.late import leave, make_late, set_mark
-from device_lib.direct.partitions import mode_of, row_of
+from device_lib.direct.partitions import count_asked, mode_of, row_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device
@@ -161,8 +161,7 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         if arrived == 0:
             gpu.spin()
             if leads() and gpu.lane_id() == 0:
-                gpu.store_gpu(row_of(ctx, request) + p.ASKED_BLOCK, gpu.block_id())
-                gpu.count_gpu(row_of(ctx, request) + p.ASKED, 1)
+                count_asked(row_of(ctx, request), gpu.block_id())
             if (
                 found == checks.NO
                 and mode_of(gpu.load_gpu(row_of(ctx, request) + p.SHAPE)) == p.PROXIED

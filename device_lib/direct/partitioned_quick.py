@@ -21,7 +21,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import partitioned_checks as checks
-from device_lib.direct.partitions import mark_of, packets_of, put_rest, row_of, take
+from device_lib.direct.partitions import count_asked, mark_of, packets_of, put_rest, row_of, take
 from device_lib.move.copy import load_words, store_words
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
@@ -79,8 +79,7 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
     @device
     def look_around(ctx, row):
         """Whether a call that has found nothing is to do what any wait does; thread 0."""
-        gpu.store_gpu(row + p.ASKED_BLOCK, gpu.block_id())
-        gpu.count_gpu(row + p.ASKED, 1)
+        count_asked(row, gpu.block_id())
         return 1 if gpu.load_gpu(ctx.device + DEVICE_LATE) > 0 or may_look_at_host() else 0
 
     @device

@@ -12,7 +12,7 @@ from device_lib.direct.late_waits import make_late_waits
 from device_lib.direct.looking_on import make_look_on
 from device_lib.direct.partitioned_checks import KEEP
 from device_lib.direct.partitioned_quick import make_quick_wait
-from device_lib.direct.partitions import is_ours, mode_of, row_of
+from device_lib.direct.partitions import count_asked, is_ours, mode_of, row_of
 from device_lib.direct.persistent_rows import is_inactive_row
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
@@ -228,9 +228,7 @@ def make_partitioned_waits(
         sync()  # before the next broadcast
         if found == _GOES_ON and once != 0:
             if leads() and gpu.lane_id() == 0:
-                row = row_of(ctx, request)
-                gpu.store_gpu(row + p.ASKED_BLOCK, int64(gpu.block_id()) | p.BY_TEST)
-                gpu.count_gpu(row + p.ASKED, 1)
+                count_asked(row_of(ctx, request), int64(gpu.block_id()) | p.BY_TEST)
             error = look_on(ctx)
         if handle > 0:
             if leads():

@@ -47,6 +47,17 @@ def row_of(ctx, handle):
 
 
 @device
+def count_asked(row, block):
+    """A call has found nothing, for reports; one thread.
+
+    Args:
+        block: that has called; | BY_TEST.
+    """
+    gpu.store_gpu(row + p.ASKED_BLOCK, block)
+    gpu.count_gpu(row + p.ASKED, 1)
+
+
+@device
 def row_group(row, group):
     """The record of a group of partitions that go by the proxies."""
     return gpu.load_gpu(row + p.GROUPS_AT) + group * p.GROUP_BYTES

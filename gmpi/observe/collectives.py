@@ -14,7 +14,8 @@ from gmpi.contract import collectives as c
 from gmpi.contract import constants, wire
 from gmpi.diagnose.tables import Pending
 from gmpi.fault_words import call_text
-from gmpi.observe.partitioned import ASKED_S
+from gmpi.observe.asked import Asked
+from gmpi.observe.direct import word_of_call
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -26,7 +27,7 @@ class CollectivesLook:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.moved = 0  # changes when one that a kernel tests gets on
-        self._asked: dict[int, tuple[int, float]] = {}  # by communicator: how often, when it rose
+        self._asked = Asked()  # by communicator
         self._polled: dict[int, np.ndarray] = {}  # the rows of those that are tested
 
     def note(self, now: float) -> bool:
@@ -44,14 +45,16 @@ class CollectivesLook:
         memory = self.context._memory
         if int(memory.fetch(memory.device + wire.DEVICE_PENDING, 8).view(np.int64)[0]) == 0:
             return False
-        for comm in range(len(self.context._communicators.groups)):
-            at = memory.device + wire.DEVICE_COLLECTIVES + comm * wire.COLLECTIVE_ROW_BYTES
-            row = memory.fetch(at, c.PEERS).view(np.int64)
-            asked, taken = int(row[c.ASKED // 8]), int(row[c.TAKEN // 8])
-            before, since = self._asked.get(comm, (0, -ASKED_S))
-            self._asked[comm] = asked, now if asked != before else since
-            is_open = taken < int(row[c.STARTED // 8]) and not row[c.BROKEN // 8]
-            if is_open and now - self._asked[comm][1] < ASKED_S:
+        rows = memory.device + wire.DEVICE_COLLECTIVES
+        found = [
+            memory.fetch(rows + comm * wire.COLLECTIVE_ROW_BYTES, c.PEERS).view(np.int64)
+            for comm in range(len(self.context._communicators.groups))
+        ]
+        counts = {comm: int(row[c.ASKED // 8]) for comm, row in enumerate(found)}
+        for comm in self._asked.of(counts, now):
+            row = found[comm]
+            taken = int(row[c.TAKEN // 8])
+            if taken < int(row[c.STARTED // 8]) and not row[c.BROKEN // 8]:
                 self._polled[comm] = row
                 self.moved += taken
         return bool(self._polled)
@@ -62,10 +65,7 @@ class CollectivesLook:
 
     def _words(self, comm: int, row: np.ndarray) -> Pending:
         block, number = (int(word) for word in row[c.ASKED_ABOUT // 8 :][:2])
-        at = int(row[c.AREA // 8]) + c.records_at(int(row[c.PLACE // 8]) >> c.RANKS_SHIFT)
-        at += number % c.PENDING * wire.PACKET_BYTES
-        what = int(self.context._memory.fetch(at, wire.PACKET_BYTES).view(np.int64)[1])
-        signature = what >> c.SIGNATURE_SHIFT
+        signature = word_of_call(self.context._memory, row, number) >> c.SIGNATURE_SHIFT
         kind, amount = c.kind_of(signature), c.amount_of(signature)
         datatype = c.datatype_of(signature)
         reduces = c.REDUCING >> kind & 1

@@ -1,4 +1,5 @@
-"""Requests of the direct road that are open, from device memory. Only while no kernel runs."""
+"""Requests of the direct road that are open, from device memory. Only while no kernel runs, unless
+a function says otherwise."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from host_proxy.platform.operations import name_of
 
 if TYPE_CHECKING:
     from gmpi.context import Context
+    from gmpi.memory.regions import Memory
 
 
 class OpenRequest(NamedTuple):
@@ -49,6 +51,18 @@ def direct_bits(context: Context) -> np.ndarray:
     return bits
 
 
+def word_of_call(memory: Memory, row: np.ndarray, number: int) -> int:
+    """What a call that does not block is; also while kernels run.
+
+    Args:
+        row: int64 words of its communicator.
+        number: of the call, which has been started and not waited for.
+    """
+    at = int(row[c.AREA // 8]) + c.records_at(int(row[c.PLACE // 8]) >> c.RANKS_SHIFT)
+    at += number % c.PENDING * wire.PACKET_BYTES
+    return int(memory.fetch(at, wire.PACKET_BYTES).view(np.int64)[1])
+
+
 def open_collectives(context: Context) -> list[str]:
     """Those that do not block and that no kernel has waited for."""
     if not context._has_kernels or not context._memory.direct:
@@ -63,11 +77,8 @@ def open_collectives(context: Context) -> list[str]:
     for comm, row in enumerate(raw.view(np.int64).reshape(wire.COMMUNICATORS, -1)):
         if row[c.BROKEN // 8]:  # waits for them have ended
             continue
-        ranks = int(row[c.PLACE // 8]) >> c.RANKS_SHIFT
         for number in range(int(row[c.TAKEN // 8]), int(row[c.STARTED // 8])):
-            at = int(row[c.AREA // 8]) + c.records_at(ranks)
-            at += number % c.PENDING * wire.PACKET_BYTES
-            what = int(memory.fetch(at, wire.PACKET_BYTES).view(np.int64)[1])
+            what = word_of_call(memory, row, number)
             text = call_text(what >> c.SIGNATURE_SHIFT, blocks=False)
             found.append(f"{text} on communicator {comm}")
     return found

@@ -15,14 +15,13 @@ from gmpi.contract import partitions as p
 from gmpi.contract.constants import PROC_NULL
 from gmpi.contract.wire import PARTITIONED_ROW_BYTES
 from gmpi.diagnose.tables import Ended, Pending
+from gmpi.observe.asked import Asked
 from host_proxy.platform import operations as ops
 from host_proxy.platform.state import S_BLOCK, S_CALL, S_COMMANDS, S_OP, S_SERIAL
 
 if TYPE_CHECKING:
     from gmpi.context import Context
     from gmpi.host.partitioned_rows import End
-
-ASKED_S = 1.0  # so long a kernel that has asked in vain is one that asks
 
 
 class PartitionedLook:
@@ -31,7 +30,7 @@ class PartitionedLook:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.moved = 0  # changes when one of those that somebody waits for gets on
-        self._asked: dict[int, tuple[int, float]] = {}  # by handle: how often, and when it rose
+        self._asked = Asked()  # by handle
         self._polled: list[End] = []
 
     def note(self, now: float, waits: np.ndarray) -> bool:
@@ -50,19 +49,16 @@ class PartitionedLook:
             return False
 
     def _look(self, now: float, ends: list[End], waited: dict[int, End]) -> bool:
-        self._polled, seen, self.moved = [], {}, 0
+        self._polled, self.moved = [], 0
+        rows = {end.handle: self._row(end) for end in ends}
+        asked = self._asked.of({n: int(row[p.ASKED // 8]) for n, row in rows.items()}, now)
         for end in ends:
-            row = self._row(end)
-            asked = int(row[p.ASKED // 8])
-            before, since = self._asked.get(end.handle, (0, -ASKED_S))
-            seen[end.handle] = asked, now if asked != before else since
-            active = bool(row[p.STATE // 8] & p.ACTIVE)
-            polled = active and now - seen[end.handle][1] < ASKED_S
+            row = rows[end.handle]
+            polled = end.handle in asked and bool(row[p.STATE // 8] & p.ACTIVE)
             if polled:
                 self._polled.append(end)
             if polled or end.number in waited:
                 self.moved += int(row[p.STATE // 8]) - len(self._missing(end, row))
-        self._asked = seen
         return bool(self._polled)
 
     def pending(self, rows: np.ndarray, ages: list[float]) -> tuple[list[Pending], set[int]]:

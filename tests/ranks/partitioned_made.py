@@ -305,26 +305,28 @@ def no_room(g: gmpi.Context) -> None:
         g.Request_free(request)
 
 
+def problems(g: gmpi.Context) -> str:
+    """What is known by now of ends that differ: two texts, one for each end, or fewer."""
+    texts = ""
+    for _ in range(2):
+        try:
+            g.synchronize()
+        except gmpi.ArgumentError as error:
+            texts += str(error)
+    return texts
+
+
 def ends_that_differ(g: gmpi.Context) -> None:
     """Are told with the block that has made them."""
     array, found, requests = zeros(64, np.int32), zeros(1, np.int64), zeros(2, np.int64)
     recv = g.Precv_init(array, 2, 4, gmpi.INT, PREVIOUS, 9)
     make_send[1, 32](g.device, array, gmpi.INT, 4, 4, NEXT, requests)
-    texts = ""
-    for _ in range(2):  # one for each end; both may be known by now
-        try:
-            g.synchronize()
-        except gmpi.ArgumentError as error:
-            texts += str(error)
-        barrier()
+    texts = problems(g)
+    barrier()
     send = requests.copy_to_host()[0]
     for request in send, recv:  # ends when this end knows of the other
         start_it[1, 32](g.device, request, found)
-        for _ in range(2):
-            try:
-                g.synchronize()
-            except gmpi.ArgumentError as error:
-                texts += str(error)
+        texts += problems(g)
         assert found.copy_to_host()[0] == gmpi.ERR_COUNT, found.copy_to_host()
     assert "GMPI_Psend_init in block 0: message is 64 bytes in 4 partitions" in texts, texts
     assert "Precv_init in host: message is 32 bytes in 2 partitions" in texts, texts
