@@ -12,7 +12,7 @@ from device_lib.move.layouts import BUFFER_ADDRESS, BUFFER_DIMS
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
-from device_lib.platform.scope import Scope, warp_mask
+from device_lib.platform.scope import WARP, broadcast_warp_8, warp_mask
 from device_lib.proxied import slots, taking
 from device_lib.proxied.counted_sides import SHAPE_ME_SHIFT, sides_of
 
@@ -30,16 +30,15 @@ def _own_block(ctx, out, back, me):
     return source, gpu.load_8(back.buffer + BUFFER_ADDRESS) + at, nbytes
 
 
-def make_preparing(scope: Scope, help_others: Callable) -> SimpleNamespace:
-    """For one scope, all of whose threads call these together.
+def make_preparing(help_others: Callable) -> SimpleNamespace:
+    """For a warp, all of whose lanes call these together.
 
     Args:
         help_others: executes commands of the proxied road.
     """
-    leads = scope.leads
-    sync = scope.sync
-    broadcast_8 = scope.broadcast_8
-    take_slot = taking.make_take_slot(scope, help_others)
+    leads = WARP.leads
+    sync = WARP.sync
+    take_slot = taking.make_take_slot(WARP, help_others)
 
     @device
     def take_two(ctx, one, two):
@@ -95,7 +94,7 @@ def make_preparing(scope: Scope, help_others: Callable) -> SimpleNamespace:
                 two, deadline = taking.acquire(ctx, lane, warp_mask(), taking.SMALL, 0)
                 if has_own != 0:
                     source, target, own = _own_block(ctx, out, back, me)
-        wrong, one, two, source, target, own, unused, ignored = broadcast_8(
+        wrong, one, two, source, target, own, unused, ignored = broadcast_warp_8(
             wrong, one, two, source, target, own, 0, 0
         )
         sync()

@@ -72,13 +72,13 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
     help_others = requests.help_others
-    preparing = make_preparing(scope, help_others)
+    preparing = make_preparing(help_others)
     prepare, give_back = preparing.prepare, preparing.give_back
     no_slot = make_no_slot(requests.report)
     late_waits = make_late_waits(scope, help_others)
     begin_late, end_late = late_waits.begin, late_waits.end
-    advance_send = make_advance_send(scope)
-    advance_receive = make_advance_receive(scope, note)
+    advance_send = make_advance_send()
+    advance_receive = make_advance_receive(note)
 
     @device
     def advance(ctx, slot, sends, looks):

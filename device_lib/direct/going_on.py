@@ -18,28 +18,28 @@ from device_lib.direct.sends import make_advance_send
 from device_lib.platform.context import all_slots
 from device_lib.platform.library import declared, parts_of
 from device_lib.platform.primitives import device, lane_id, load_gpu, timer_ns
-from device_lib.platform.scope import Scope
+from device_lib.platform.scope import WARP, Scope
 from device_lib.proxied import slots
 from gmpi.contract.collectives import COMM_SHIFT
 from gmpi.contract.wire import COMMUNICATORS, DEVICE_DIRECT_OPEN, DEVICE_LATE, DEVICE_PENDING
 
 
-def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
-    """For one scope, all of whose threads call it together.
+def make_going_on(groups: SimpleNamespace) -> SimpleNamespace:
+    """For a warp, all of whose lanes call these together.
 
     Args:
         groups: what ``make_groups`` returned.
     """
-    leads = scope.leads
-    sync = scope.sync
-    broadcast = scope.broadcast
-    broadcast_3 = scope.broadcast_3
-    advance_send = make_advance_send(scope)
-    advance_receive = make_advance_receive(scope)
-    store_late = make_late(scope, groups).store_late
+    leads = WARP.leads
+    sync = WARP.sync
+    broadcast = WARP.broadcast
+    broadcast_3 = WARP.broadcast_3
+    advance_send = make_advance_send()
+    advance_receive = make_advance_receive()
+    store_late = make_late(WARP, groups).store_late
 
-    part = parts_of(scope.name, "gmpi_direct")
-    look_pending = declared(f"gmpi_direct_look_pending_{scope.name}", 8, 1)
+    part = parts_of(WARP.name, "gmpi_direct")
+    look_pending = declared("gmpi_direct_look_pending_warp", 8, 1)
 
     @device
     def advance(ctx, slot, sends, looks):

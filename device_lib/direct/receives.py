@@ -1,10 +1,10 @@
-"""Going on with a receive of the direct road; all threads of a scope, of whoever has claimed it.
+"""Going on with a receive of the direct road; all lanes of the warp that has claimed it.
 
 A message in a slot, or in the wide slot, is taken from there. For a long one the receive announces
 its buffer, where the sender can store to that. Else it takes a staging buffer in our GPU memory,
 announces both halves, and empties them round after round, as many parts at a time as have come.
 
-One lane finds out what there is to do, and notes what has been done; all threads move the bytes.
+One lane finds out what there is to do, and notes what has been done; all move the bytes.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -27,7 +27,7 @@ from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device
-from device_lib.platform.scope import Scope
+from device_lib.platform.scope import WARP, broadcast_warp_8
 from gmpi.contract import channels
 from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
 from gmpi.contract.wire import ERROR_SHIFT, LOW_32, SCATTERED
@@ -144,19 +144,18 @@ _look_linked = linked("gmpi_direct_look_receive", 5, 8, _look)
 _note_linked = linked("gmpi_direct_note_receive", 10, 1, note)
 
 
-def make_advance_receive(scope: Scope, note: Callable = _note_linked) -> Callable:
-    """For one scope, whose leading warp alone calls (``block_jobs``).
+def make_advance_receive(note: Callable = _note_linked) -> Callable:
+    """For a warp: of a block, too, the leading one alone calls (``block_jobs``).
 
     Args:
         note: as this file's, linked.
     """
-    rank = scope.rank
-    size = scope.size
-    leads = scope.leads
-    sync = scope.sync
-    sync_or = scope.sync_or
-    broadcast = scope.broadcast
-    broadcast_8 = scope.broadcast_8
+    rank = WARP.rank
+    size = WARP.size
+    leads = WARP.leads
+    sync = WARP.sync
+    sync_or = WARP.sync_or
+    broadcast = WARP.broadcast
 
     # wide: what ``_look`` has returned
     @device
@@ -223,7 +222,7 @@ def make_advance_receive(scope: Scope, note: Callable = _note_linked) -> Callabl
         parts = 0
         if leads() and gpu.lane_id() == 0:
             what, number, at, target, buffer, length, wanted, parts = _look_linked(ctx, slot, looks)
-        what, number, at, target, buffer, length, wanted, parts = broadcast_8(
+        what, number, at, target, buffer, length, wanted, parts = broadcast_warp_8(
             what, number, at, target, buffer, length, wanted, parts
         )
         if what == _NOTHING:

@@ -70,7 +70,7 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
     # Rarely called, and long: not in the functions that every message goes through.
     ask_proxy = part("ask", 5, 2, ask)
     take_slot = taking.make_take_slot(WARP, help_others)
-    going_on = make_going_on(WARP, groups)
+    going_on = make_going_on(groups)
     advance, go_on = going_on.advance, going_on.go_on
     help_own, help_linked = going_on.help_own, going_on.help_one
     finish_pending = declared("gmpi_direct_finish_pending_warp", 5, 3)

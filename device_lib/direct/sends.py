@@ -1,11 +1,11 @@
-"""Going on with a send of the direct road; all threads of a scope, of whoever has claimed it.
+"""Going on with a send of the direct road; all lanes of the warp that has claimed it.
 
 A message of at most WIDE_ROOM bytes is stored when its slot of the inbox is free, or the wide slot
 is; data with gaps are packed first. Of a long one the length is. Then it is pushed to where the
 receiver says: a round for each announcement, part by part, so that the receiver takes one part
 while the next is on its way; to the user's buffer as a whole.
 
-One lane finds out what there is to do, and notes what has been done; all threads move the bytes.
+One lane finds out what there is to do, and notes what has been done; all move the bytes.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -17,7 +17,7 @@ from device_lib.direct import block_jobs, long_moves, packets, rows, staging, ta
 from device_lib.direct.grid_rounds import parts_for, round_bytes
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, lane_id, pause
-from device_lib.platform.scope import Scope
+from device_lib.platform.scope import WARP, broadcast_warp_8
 from gmpi.contract import channels, registered
 from gmpi.contract.wire import SCATTERED
 
@@ -145,13 +145,12 @@ _look_linked = linked("gmpi_direct_look_send", 5, 8, _look)
 _note_linked = linked("gmpi_direct_note_send", 9, 1, _note)
 
 
-def make_advance_send(scope: Scope) -> Callable:
-    """For one scope, whose leading warp alone calls (``block_jobs``)."""
-    rank = scope.rank
-    size = scope.size
-    leads = scope.leads
-    sync = scope.sync
-    broadcast_8 = scope.broadcast_8
+def make_advance_send() -> Callable:
+    """For a warp: of a block, too, the leading one alone calls (``block_jobs``)."""
+    rank = WARP.rank
+    size = WARP.size
+    leads = WARP.leads
+    sync = WARP.sync
 
     # wide: what ``_look`` has returned
     @device
@@ -188,7 +187,7 @@ def make_advance_send(scope: Scope) -> Callable:
         wide = 0
         if leads() and lane_id() == 0:
             what, number, parts, at, to, address, nbytes, wide = _look_linked(ctx, slot, looks)
-        what, number, parts, at, to, address, nbytes, wide = broadcast_8(
+        what, number, parts, at, to, address, nbytes, wide = broadcast_warp_8(
             what, number, parts, at, to, address, nbytes, wide
         )
         if what == _NOTHING:

@@ -59,7 +59,7 @@ def broadcast_block_3(*values):
     return _block_values(values)[0]
 
 
-broadcast_block_4 = broadcast_block_5 = broadcast_block_8 = broadcast_block_3
+broadcast_block_4 = broadcast_block_5 = broadcast_block_3
 
 
 def put_block_row(lane, a, b, c):

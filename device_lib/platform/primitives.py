@@ -51,7 +51,6 @@ broadcast_block = _twin.broadcast_block
 broadcast_block_3 = _twin.broadcast_block_3
 broadcast_block_4 = _twin.broadcast_block_4
 broadcast_block_5 = _twin.broadcast_block_5
-broadcast_block_8 = _twin.broadcast_block_8
 put_block_row = _twin.put_block_row
 get_block_row = _twin.get_block_row
 put_block_4 = _twin.put_block_4

@@ -25,7 +25,6 @@ from device_lib.platform.block_sim import broadcast_block as broadcast_block
 from device_lib.platform.block_sim import broadcast_block_3 as broadcast_block_3
 from device_lib.platform.block_sim import broadcast_block_4 as broadcast_block_4
 from device_lib.platform.block_sim import broadcast_block_5 as broadcast_block_5
-from device_lib.platform.block_sim import broadcast_block_8 as broadcast_block_8
 from device_lib.platform.block_sim import get_block_4 as get_block_4
 from device_lib.platform.block_sim import get_block_note as get_block_note
 from device_lib.platform.block_sim import get_block_row as get_block_row

@@ -34,7 +34,7 @@ class Scope(NamedTuple):
         sync_full_or: ``sync_or``, likewise.
         broadcast: (value) -> thread 0's value in all threads. Two broadcasts need a sync between
             them.
-        broadcast_3, broadcast_5, broadcast_8: the same for so many values.
+        broadcast_3, broadcast_5: the same for so many values.
         share_full: (value) -> the leading warp's value, which all its lanes have, in all threads;
             every warp is known to be full.
         share_4_full: the same for four values.
@@ -61,7 +61,6 @@ class Scope(NamedTuple):
     broadcast_3: Callable
     share_4_full: Callable
     broadcast_5: Callable
-    broadcast_8: Callable
     put_row: Callable
     get_row: Callable
     put_4: Callable
@@ -139,7 +138,7 @@ if SIMULATOR:  # several values are one shuffle of all
         return gpu.shuffle(warp_mask(), values, 0)
 
     _from_lane_0_5: Any = _from_lane_0_3
-    _from_lane_0_8: Any = _from_lane_0_3
+    broadcast_warp_8: Any = _from_lane_0_3
 
     def _get_warp_row(lane, *values):
         return gpu.shuffle(warp_mask(), values, lane)
@@ -166,7 +165,8 @@ else:
         return first[0], first[1], first[2], first[3], gpu.shuffle(warp_mask(), e, 0)
 
     @device
-    def _from_lane_0_8(a, b, c, d, e, f, g, h):
+    def broadcast_warp_8(a, b, c, d, e, f, g, h):
+        """Eight values of lane 0, in all lanes: no scope but a warp has so many to tell."""
         first = _from_lane_0_4(a, b, c, d)
         second = _from_lane_0_4(e, f, g, h)
         return (
@@ -225,7 +225,6 @@ BLOCK = Scope(
     gpu.broadcast_block_3,
     gpu.broadcast_block_4,
     gpu.broadcast_block_5,
-    gpu.broadcast_block_8,
     gpu.put_block_row,
     gpu.get_block_row,
     gpu.put_block_4,
@@ -247,7 +246,6 @@ WARP = Scope(
     _from_lane_0_3,
     _same_4,
     _from_lane_0_5,
-    _from_lane_0_8,
     _put_warp_row,
     _get_warp_row,
     _put_nothing,
