@@ -34,8 +34,10 @@ from gmpi.contract.constants import ERR_ARG, SUCCESS
 from gmpi.contract.wire import DEVICE_LATE, LOW_32, OP_PREADY, PACKET_BYTES, PACKET_PAYLOAD
 
 _SENDS = 1 << p.QUICK_SHIFT
-# For a packet, in one call of Parrived. A round trip is to end before a call has given up.
+# For a packet, in one call of Parrived: a round trip is to end before a call has given up, since
+# the next one begins anew. Where a thread has several packets, a round trip takes longer.
 _LOOKS = 2 if gpu.SIMULATOR else 24
+_LOOKS_AT_MANY = 4 * _LOOKS
 
 
 @device
@@ -172,7 +174,8 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
             # What another block has taken is visible only behind a fence: no call for this way.
             if mark != number:
                 missing = other = 0
-                tried = _LOOKS
+                looks = _LOOKS if left <= room() else _LOOKS_AT_MANY
+                tried = looks
                 while uint32(word >> 32) != wanted and tried > 1:
                     gpu.as_it_stands()
                     gpu.spin()
@@ -187,7 +190,7 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
                         end = packets_of(int64(left))
                         missing = take(
                             at, target, int64(left), state >> p.ROUND_SHIFT, int64(size()), end,
-                            int64(packet), size(), _LOOKS,
+                            int64(packet), size(), looks,
                         )  # fmt: skip
         if sync_or(missing):
             if packet == 0:
