@@ -1,11 +1,12 @@
 """Compiles Himeno's kernels for sm_90, without a GPU, and links those that send no messages.
 
-    NUMBA_ENABLE_CUDASIM=0 python tests/compile_himeno_for_sm90.py
+    NUMBA_ENABLE_CUDASIM=0 python tests/compile_himeno_for_sm90.py [programs]
 
 Prints, as JSON, what the assembler says of each: {name: {stack, spill_stores, spill_loads}}; for
 those that stay also ``resident``, the blocks that the registers of a multiprocessor hold, and
 ``wanted``, how many the plan says. Of the programs, which need the device library: {name: {calls:
-functions of others, shared: bytes of shared memory that the blocks of a multiprocessor take}}.
+functions of others, shared: bytes of shared memory that the blocks of a multiprocessor take}}; with
+``programs`` of these alone, which is soon done.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from _himeno_kernels import (  # noqa: E402
     make_persistent,
     persistent_plan,
 )
+from _himeno_messages import Messages  # noqa: E402
+from _himeno_partitions import Partitions  # noqa: E402
 from _himeno_strips import wave_plan  # noqa: E402
 from _himeno_sweep import Plan  # noqa: E402
 from _himeno_wave import make_persistent_wave  # noqa: E402
@@ -118,11 +121,12 @@ def example(size: str, messages: bool = False) -> str:
 def programs(part: Part) -> dict[str, dict[str, Any]]:
     fields = (CONTEXT, FLOATS, FLOATS, FLOATS, ROWS)
     one, two = persistent_plan(part), wave_plan(part)
-    messages: np.ndarray = table(part, *one.pieces)
-    kernel = himeno_tuned.make_kernel(part, one, len(messages), True)
     requests = types.int64[:, :, ::1]
-    found = {"himeno": (compiled(kernel, *fields, requests, SUMS, WORDS, ROWS, types.int64), one)}
-    messages = table(part, *two.pieces)
+    found = {}
+    for name, halos in (("himeno", Messages), ("partitioned", Partitions)):
+        kernel = himeno_tuned.make_kernel(part, one, halos(part, one), True)
+        found[name] = compiled(kernel, *fields, requests, SUMS, WORDS, ROWS, types.int64), one
+    messages: np.ndarray = table(part, *two.pieces)
     kernel = _himeno_together.make_kernel(part, two, messages, True).kernel
     found["two iterations together"] = (
         compiled(kernel, *fields, SUMS, WORDS, ROWS, types.int64),
@@ -134,7 +138,8 @@ def programs(part: Part) -> dict[str, dict[str, Any]]:
     }
 
 
-def main() -> None:
+def sweeps_found() -> dict[str, Any]:
+    """Of all kernels that send no messages, and of the example."""
     found: dict[str, Any] = {}
     library = runtime()
     for size in ("S", "L"):
@@ -148,7 +153,13 @@ def main() -> None:
         limit = f"-maxrregcount={himeno.REGISTERS}"
         ptx = example(size)
         (found[f"example {size}"],) = properties(link({"k": ptx}, limit, library=library)).values()
-    found.update(programs(part_of(1, parse_size("L"), (4, 1, 1))))
+    return found
+
+
+def main() -> None:
+    found = programs(part_of(1, parse_size("L"), (4, 1, 1)))
+    if sys.argv[1:] != ["programs"]:
+        found.update(sweeps_found())
     print(json.dumps(found))
 
 

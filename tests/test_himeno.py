@@ -33,21 +33,24 @@ sys.argv[1:] = "--size 16,6,8 --iterations 4000".split()
 sys.exit(main(program.{solver}, "x"))
 """
 
-# Rank 1 expects less than rank 0 sends it: an error inside the kernel, on one rank.
+TRUNCATED = "rank 1: TruncationError: GMPI_Irecv in block"
+UNEQUAL = "rank 1: ArgumentError: Precv_init in host: message is 176 bytes"
+# Rank 1 expects less than rank 0 sends it: an error inside the kernel, on one rank or both.
 TOO_SHORT = """
 import sys
 sys.path.insert(0, {programs!r})
+import {halos} as halos
 import {module} as program
 from _himeno_app import main
 from mpi4py import MPI
-table = program.table
+table = halos.table
 def shorter(*arguments):
     messages = table(*arguments)
     if MPI.COMM_WORLD.rank == 1:
-        messages[:, program.COUNT] -= 4
+        messages[:, halos.COUNT] -= 4
     return messages
-program.table = shorter
-sys.argv[1:] = "--size 16,6,8 --iterations 400".split()
+halos.table = shorter
+sys.argv[1:] = "--size 16,6,8 --iterations 400 --road {road}".split()
 sys.exit(main(program.{solver}, "x"))
 """
 
@@ -233,17 +236,24 @@ def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) ->
 
 @pytest.mark.mpich
 @pytest.mark.parametrize(
-    ("module", "solver"),
+    ("module", "solver", "halos", "road", "problem"),
     [
-        ("himeno_tuned", "Himeno"),
-        pytest.param("_himeno_together", "Wave", marks=pytest.mark.full),
+        ("himeno_tuned", "Himeno", "_himeno_messages", "proxied", TRUNCATED),
+        ("himeno_tuned", "Himeno", "_himeno_partitions", "direct", UNEQUAL),
+        pytest.param(
+            *("_himeno_together", "Wave", "_himeno_together", "proxied", TRUNCATED),
+            marks=pytest.mark.full,
+        ),
     ],
 )
-def test_a_message_that_fails_ends_all(module: str, solver: str, tmp_path: Path) -> None:
+def test_a_halo_that_fails_ends_all(
+    module: str, solver: str, halos: str, road: str, problem: str, tmp_path: Path
+) -> None:
     # The kernel leaves its loop and must not wait for receives that it has posted ahead.
     script = tmp_path / "too_short.py"
-    script.write_text(TOO_SHORT.format(programs=str(HIMENO), module=module, solver=solver))
+    names = {"module": module, "solver": solver, "halos": halos, "road": road}
+    script.write_text(TOO_SHORT.format(programs=str(HIMENO), **names))
     status, text = launcher.mpi(2, str(script))
     assert status != 0
-    assert "rank 1: TruncationError: GMPI_Irecv in block" in text, text
+    assert problem in text, text
     assert "Loop executed" not in text

@@ -61,6 +61,21 @@ def default_communicating(part: Part, sharers: int) -> int:
     return max(1, min(few, multiprocessors() // sharers // 8))
 
 
+def partitioned_tasks(few: int, faces: int) -> tuple[int, int]:
+    """How many multiprocessors communicate where faces go as partitions, and partitions of a face
+    (measured: README.md).
+
+    Args:
+        few: multiprocessors that would communicate with messages.
+        faces: of the busiest rank.
+    """
+    if SIMULATOR:
+        return few, 4
+    few, pieces = (8, 8) if few >= TASKS else (min(few, 3), 2)
+    # A block for each partition, and two that have none.
+    return few, max(1, min(pieces, (few * Plan().blocks - 2) // max(1, faces)))
+
+
 def check_communicating(few: int, sharers: int) -> None:
     """Raises GridError unless multiprocessors are left to sweep."""
     most = multiprocessors() // sharers - 1

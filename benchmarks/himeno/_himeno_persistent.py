@@ -22,17 +22,12 @@ class Persistent(Solver):
         plan, kernel, context, messages: made by ``prepare``; the messages on the device.
         sums: float64[2, iterations]: residuals of this rank, and of all.
         stamps: int64[iterations or 1, STAMPS].
-        committed: handles of datatypes.
     """
 
     plan: Plan
     kernel: Any
     context: gmpi.Context
     messages: Any
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        self.committed: list[int] = []
-        super().__init__(*args, **settings)
 
     def open_context(self, large_slots: int) -> None:
         self.attach(gmpi.Context(self.comm, large_slots=large_slots, **self.settings))
@@ -82,6 +77,4 @@ class Persistent(Solver):
         return self.sums.copy_to_host()[1]
 
     def close(self) -> None:
-        for handle in self.committed:
-            self.context.free(handle)
         self.context.close()

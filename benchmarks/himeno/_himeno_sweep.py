@@ -17,8 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 from _himeno_faces import PIECE
+from _himeno_fetch import spin
 from _himeno_grid import COEFFICIENTS, Box, Part
 from _himeno_vector import (
+    acquire,
     device,
     load1,
     load4,
@@ -42,7 +44,8 @@ READY = 16  # outer tiles that have been updated, over all iterations
 WORKERS = 32  # blocks that sweep
 HELPERS = 40  # blocks that communicate because they share a multiprocessor with one that does
 FAILED = 48  # 0, or 1 + the number of the iteration in which a message failed
-BUSY = 64  # for each multiprocessor: whether one of its blocks communicates
+MET = 64  # how often blocks have come to the barrier after an iteration
+BUSY = 80  # for each multiprocessor: whether one of its blocks communicates
 BOARD = BUSY + 1024
 
 
@@ -376,9 +379,8 @@ def make_sweep(part: Part, plan: Plan) -> SimpleNamespace:
     def await_outer(board, n):
         """Returns when all blocks have updated their outer tiles of iteration ``n``; a block."""
         if thread_rank() == 0:
-            while cuda.atomic.add(board, READY, 0) < (n + 1) * outer:
-                cuda.nanosleep(20)
-            cuda.threadfence()  # acquire: the tiles that were released
+            while acquire(board, READY) < (n + 1) * outer:
+                spin()
         sync_block()
 
     return SimpleNamespace(
