@@ -230,12 +230,11 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
     )
 
 
-def make_quick_wait(scope: Scope, finish_any: Callable, look: Callable) -> Callable:
+def make_quick_wait(scope: Scope, finish_any: Callable) -> Callable:
     """Wait and Test, likewise: (ctx, request, how) -> (outcome, count, origin).
 
     Args:
         finish_any: that of ``partitioned_waits``.
-        look: that of ``partitioned``.
     """
     rank, size = scope.rank, scope.size
     sync, sync_or = scope.sync, scope.sync_or
@@ -260,14 +259,10 @@ def make_quick_wait(scope: Scope, finish_any: Callable, look: Callable) -> Calla
                     left = 1
                 partition = uint32(partition + uint32(size()))
         if sync_or(left):
-            # A receive of one partition for which nobody has asked: with few loads that follow one
-            # another. While all blocks load from memory, each waits behind theirs.
-            other = 0 if seen == request and state & p.ACTIVE != 0 and total == 1 else 1
-            if sync_or(other) or look(ctx, row, int64(0), int64(_LOOKS)) == 0:
-                if rank() == 0:
-                    _refresh(row, request, seen, request)
-                return finish_any(ctx, request, once)
-        elif gpu.grid_blocks() > 1 or size() < gpu.block_threads():
+            if rank() == 0:
+                _refresh(row, request, seen, request)
+            return finish_any(ctx, request, once)
+        if gpu.grid_blocks() > 1 or size() < gpu.block_threads():
             if rank() == 0:
                 gpu.fence_gpu()  # what those stored who have taken the partitions
             sync()

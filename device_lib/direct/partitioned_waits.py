@@ -261,8 +261,13 @@ def make_partitioned_waits(
                     left = 1
                 partition += gpu.opaque(size())
         if sync_or(left):
-            return finish_rest_linked(ctx, request, once)
+            # What has few dependent loads comes first: while all blocks load from memory, each of
+            # them waits behind theirs.
+            one = active and shape & (p.SENDS | p.PARTITIONS_MASK) == 1
+            one = one and mode_of(shape) == p.PACKETS
+            if sync_or(0 if one else 1) or look(ctx, row, 0, _LOOKS) == 0:
+                return finish_rest_linked(ctx, request, once)
         return conclude(ctx, request, _DONE, SUCCESS, once)
 
     finish_linked = part("finish_any", 5, 3, finish_any)
-    return SimpleNamespace(finish=make_quick_wait(scope, finish_linked, look))
+    return SimpleNamespace(finish=make_quick_wait(scope, finish_linked))
