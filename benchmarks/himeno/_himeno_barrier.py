@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from _himeno_fetch import spin
 from _himeno_sweep import FAILED, MET
-from _himeno_vector import acquire, device, peek
+from _himeno_vector import device, peek
 from numba import cuda, int32
 
 from device_lib.platform.primitives import fence_gpu, grid_blocks, sync_block, thread_rank
@@ -20,8 +20,9 @@ def meet(board, n):
         fence_gpu()
         cuda.atomic.add(board, MET, 1)
         wanted = (n + 1) * grid_blocks()
-        while acquire(board, MET) < wanted:
+        while peek(board, MET) < wanted:
             spin()
+        fence_gpu()
     sync_block()
 
 

@@ -20,12 +20,12 @@ from _himeno_faces import PIECE
 from _himeno_fetch import spin
 from _himeno_grid import COEFFICIENTS, Box, Part
 from _himeno_vector import (
-    acquire,
     device,
     load1,
     load4,
     load4_once,
     load4_shared,
+    peek,
     product,
     store4,
     store4_shared,
@@ -379,8 +379,9 @@ def make_sweep(part: Part, plan: Plan) -> SimpleNamespace:
     def await_outer(board, n):
         """Returns when all blocks have updated their outer tiles of iteration ``n``; a block."""
         if thread_rank() == 0:
-            while acquire(board, READY) < (n + 1) * outer:
+            while peek(board, READY) < (n + 1) * outer:
                 spin()
+            cuda.threadfence()  # acquire: the tiles that were released
         sync_block()
 
     return SimpleNamespace(

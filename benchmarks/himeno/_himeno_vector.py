@@ -18,7 +18,6 @@ device = _twin.device
 multiprocessor = _twin.multiprocessor
 take = _twin.take
 peek = _twin.peek
-acquire = _twin.acquire
 poke = _twin.poke
 release = _twin.release
 

@@ -129,21 +129,15 @@ def load4_once(typingctx, array, offset):
     return _FOUR(array, types.int64), emit
 
 
-def _peeker(order, about):
-    @intrinsic
-    def peek(typingctx, words, index):
-        def emit(context, builder, sig, args):
-            address = _address(context, builder, words, args[0], args[1])
-            return _asm(builder, f"ld.{order}.gpu.u64 $0, [$1];", "=l,l", _I64, [address])
+@intrinsic
+def peek(typingctx, words, index):
+    """A word, int64, that other blocks add to: as it is now."""
 
-        return types.int64(words, types.int64), emit
+    def emit(context, builder, sig, args):
+        address = _address(context, builder, words, args[0], args[1])
+        return _asm(builder, "ld.relaxed.gpu.u64 $0, [$1];", "=l,l", _I64, [address])
 
-    peek.__doc__ = about
-    return peek
-
-
-peek = _peeker("relaxed", "A word, int64, that other blocks add to: as it is now.")
-acquire = _peeker("acquire", "``peek`` before all that this thread does next.")
+    return types.int64(words, types.int64), emit
 
 
 def _poker(order, about):

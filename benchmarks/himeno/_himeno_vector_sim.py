@@ -41,9 +41,6 @@ def peek(words, index):
     return int(words[index])
 
 
-acquire = peek
-
-
 def poke(words, index, value):
     words[index] = value
 
