@@ -19,8 +19,8 @@ from typing import Any
 from tabulate import tabulate
 
 HERE = Path(__file__).resolve().parent
-#: What each program consists of beside the files that both share.
 _GMPI = ["himeno_tuned.py", "_himeno_persistent.py", "_himeno_barrier.py"]
+#: What each program consists of beside the files that both share.
 PROGRAMS = {
     "GMPI, halos as messages": [*_GMPI, "_himeno_messages.py"],
     "GMPI, halos as partitions": [*_GMPI, "_himeno_partitions.py"],
