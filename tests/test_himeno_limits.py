@@ -1,4 +1,5 @@
-"""Himeno grids that a GPU has no room for: what is said of them. No rank is started."""
+"""What Himeno's faces are cut into, and what is said of grids that a GPU has no room for. No rank
+is started."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ sys.path.insert(0, str(launcher.ROOT / "benchmarks" / "himeno"))
 from _himeno_fields import check_free
 from _himeno_grid import GridError, parse_size, part_of
 from _himeno_kernels import multiprocessors, resident_blocks
+from _himeno_partitions import partitions_of
 from _himeno_sweep import Plan
 
 GIB = 1 << 30
@@ -37,3 +39,23 @@ def test_a_grid_must_have_blocks_that_sweep() -> None:
     for most, sharers in ((4, 1), (0, 1), (9, 2), (enough, 3)):
         with pytest.raises(GridError, match=f"holds {most} blocks .* none would be left to sweep"):
             resident_blocks(most, plan, sharers)
+
+
+@pytest.mark.parametrize(
+    ("elements", "most", "cut"),
+    [
+        (7936, 8, 8),
+        (32256, 2, 2),
+        (104, 8, 2),
+        (4 * 13, 8, 1),
+        (4 * 13, 13, 13),
+        (6, 8, 1),
+        (0, 8, 8),
+    ],
+)
+def test_a_face_is_cut_into_equal_partitions_of_whole_vectors(
+    elements: int, most: int, cut: int
+) -> None:
+    found = partitions_of(elements, most)
+    assert found == cut
+    assert elements % found == 0 and (found == 1 or elements // found % 4 == 0)
