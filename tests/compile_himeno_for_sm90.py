@@ -1,12 +1,11 @@
 """Compiles Himeno's kernels for sm_90, without a GPU, and links those that send no messages.
 
-    NUMBA_ENABLE_CUDASIM=0 python tests/compile_himeno_for_sm90.py [programs]
+    NUMBA_ENABLE_CUDASIM=0 python tests/compile_himeno_for_sm90.py
 
 Prints, as JSON, what the assembler says of each: {name: {stack, spill_stores, spill_loads}}; for
 those that stay also ``resident``, the blocks that the registers of a multiprocessor hold, and
 ``wanted``, how many the plan says. Of the programs, which need the device library: {name: {calls:
-functions of others, shared: bytes of shared memory that the blocks of a multiprocessor take}}; with
-``programs`` of these alone, which is soon done.
+functions of others, shared: bytes of shared memory that the blocks of a multiprocessor take}}.
 """
 
 from __future__ import annotations
@@ -138,9 +137,8 @@ def programs(part: Part) -> dict[str, dict[str, Any]]:
     }
 
 
-def sweeps_found() -> dict[str, Any]:
-    """Of all kernels that send no messages, and of the example."""
-    found: dict[str, Any] = {}
+def main() -> None:
+    found: dict[str, Any] = programs(part_of(1, parse_size("L"), (4, 1, 1)))
     library = runtime()
     for size in ("S", "L"):
         for name, (ptx, plan) in sweeps(size).items():
@@ -153,13 +151,6 @@ def sweeps_found() -> dict[str, Any]:
         limit = f"-maxrregcount={himeno.REGISTERS}"
         ptx = example(size)
         (found[f"example {size}"],) = properties(link({"k": ptx}, limit, library=library)).values()
-    return found
-
-
-def main() -> None:
-    found = programs(part_of(1, parse_size("L"), (4, 1, 1)))
-    if sys.argv[1:] != ["programs"]:
-        found.update(sweeps_found())
     print(json.dumps(found))
 
 

@@ -48,8 +48,7 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     limit = 240 if some else 600
     status, text = launcher.python(program, *some, str(directory), timeout=limit, **options)
     assert status == 0, text
-    # These were the ones that kernels look for, and all of them, but for the lean build's.
-    lean = {*cache.glob(f"*-{assembler.LEAN}-*")}
+    lean = {*cache.glob(f"*-{assembler.LEAN}-*")}  # only these are made when they are needed
     assert some or sorted({*cache.iterdir()} - lean) == filled
     return directory
 
@@ -367,7 +366,8 @@ def test_shared_memory_of_the_library_is_one_weak_symbol(library: dict[str, str]
     for name, ptx in library.items():
         for line in re.findall(r"^.*\.shared .*$", ptx, re.M):
             if "gmpi_shared" in line and not re.match(r"\s*(ld|st)\b", line):
-                assert line.startswith((".weak", ".extern")), (name, line)
+                # Of this size, or Himeno's blocks leave 28 KiB to L1 (test_himeno_sm90.py).
+                assert re.match(r"\.extern|\.weak .*\[896\]", line), (name, line)
 
 
 def test_cuda_cpp_links_with_the_library(compiled: Path, request: pytest.FixtureRequest) -> None:
