@@ -1,4 +1,4 @@
-"""Where all blocks of a grid that stays meet, and what some of them wait for from others."""
+"""Where all blocks of a grid that stays meet, and what they ask about failures meanwhile."""
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
