@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from _himeno_fetch import spin
 from _himeno_sweep import FAILED, MET
-from _himeno_vector import device, peek
-from numba import cuda, int32
+from _himeno_vector import acquire, arrive, device, peek
+from numba import int32
 
-from device_lib.platform.primitives import fence_gpu, grid_blocks, sync_block, thread_rank
+from device_lib.platform.primitives import grid_blocks, sync_block, thread_rank
 
 
 @device
@@ -17,12 +17,11 @@ def meet(board, n):
     ``grid.sync()``, for blocks that are all resident. What they stored before is there."""
     sync_block()
     if thread_rank() == 0:
-        fence_gpu()
-        cuda.atomic.add(board, MET, 1)
         wanted = (n + 1) * grid_blocks()
-        while peek(board, MET) < wanted:
+        come = arrive(board, MET)  # who looks before this has come holds up others
+        while come < wanted:
             spin()
-        fence_gpu()
+            come = acquire(board, MET)
     sync_block()
 
 

@@ -20,18 +20,18 @@ from _himeno_faces import PIECE
 from _himeno_fetch import spin
 from _himeno_grid import COEFFICIENTS, Box, Part
 from _himeno_vector import (
+    acquire,
+    arrive,
     device,
     load1,
     load4,
     load4_once,
     load4_shared,
-    peek,
     product,
     store4,
     store4_shared,
     take,
 )
-from numba import cuda
 
 from device_lib.platform.primitives import sync_block, thread_rank
 
@@ -370,18 +370,15 @@ def make_sweep(part: Part, plan: Plan) -> SimpleNamespace:
                     side ^= 1
                 held_next = True
             if ours < outer and leader:
-                # Release: the barrier put the tile of all threads before this.
-                cuda.threadfence()
-                cuda.atomic.add(board, READY, 1)
+                arrive(board, READY)  # the barrier put the tile of all threads before this
         return total
 
     @device
     def await_outer(board, n):
         """Returns when all blocks have updated their outer tiles of iteration ``n``; a block."""
         if thread_rank() == 0:
-            while peek(board, READY) < (n + 1) * outer:
+            while acquire(board, READY) < (n + 1) * outer:
                 spin()
-            cuda.threadfence()  # acquire: the tiles that were released
         sync_block()
 
     return SimpleNamespace(

@@ -17,7 +17,9 @@ device = _twin.device
 
 multiprocessor = _twin.multiprocessor
 take = _twin.take
+arrive = _twin.arrive
 peek = _twin.peek
+acquire = _twin.acquire
 poke = _twin.poke
 release = _twin.release
 

@@ -129,13 +129,30 @@ def load4_once(typingctx, array, offset):
     return _FOUR(array, types.int64), emit
 
 
+def _peeker(order, about):
+    @intrinsic
+    def peek(typingctx, words, index):
+        def emit(context, builder, sig, args):
+            address = _address(context, builder, words, args[0], args[1])
+            return _asm(builder, f"ld.{order}.gpu.u64 $0, [$1];", "=l,l", _I64, [address])
+
+        return types.int64(words, types.int64), emit
+
+    peek.__doc__ = about
+    return peek
+
+
+peek = _peeker("relaxed", "A word, int64, that other blocks add to: as it is now.")
+acquire = _peeker("acquire", "``peek`` before all that this thread does after it.")
+
+
 @intrinsic
-def peek(typingctx, words, index):
-    """A word, int64, that other blocks add to: as it is now."""
+def arrive(typingctx, words, index):
+    """Adds 1 to a word behind all that this thread has done or seen done: what it was before."""
 
     def emit(context, builder, sig, args):
         address = _address(context, builder, words, args[0], args[1])
-        return _asm(builder, "ld.relaxed.gpu.u64 $0, [$1];", "=l,l", _I64, [address])
+        return _asm(builder, "atom.release.gpu.add.u64 $0, [$1], 1;", "=l,l", _I64, [address])
 
     return types.int64(words, types.int64), emit
 

@@ -37,8 +37,16 @@ def load4(array, offset):
 load4_once = load4
 
 
+def arrive(words, index):
+    words[index] += 1
+    return int(words[index]) - 1
+
+
 def peek(words, index):
     return int(words[index])
+
+
+acquire = peek
 
 
 def poke(words, index, value):
