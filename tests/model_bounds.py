@@ -103,6 +103,7 @@ MODELS = {
             "NO_REFRESH": ("two senders, wrap", WRONG),
             "NO_WAIT_FOR_ALL": ("wide slot, two slots", STUCK),
             "NO_WIDE_REFRESH": ("wide slot, wrap", WRONG),
+            "ONE_WIDE_REFRESH": ("wide slot, wrap", WRONG),
             "NO_FENCE_AFTER_FIRST": ("two senders, wrap", WRONG),
             "ANY_PART": ("two senders, wrap", WRONG),
         },

@@ -6,7 +6,7 @@ that Isend, Irecv, Wait, Wait costs no more than Waitall. It need not leave them
 (``rows.left_alone``): what the block itself has stored before is in order. Where there is no place
 for a note, it takes that of an earlier one, which is then like a request of another block.
 
-Called by one lane.
+Called by one lane, where it does not say so.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -45,6 +45,14 @@ def forget(handle):
         if gpu.get_block_note(index) == handle:
             gpu.put_block_note(index, 0)
         index += gpu.opaque(1)
+
+
+@device
+def forget_by_lanes(handle):
+    """The same, by all lanes of a full warp."""
+    lane = gpu.lane_id()
+    if lane < gpu.NOTES and gpu.get_block_note(lane) == handle:
+        gpu.put_block_note(lane, 0)
 
 
 @device

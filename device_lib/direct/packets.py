@@ -271,6 +271,13 @@ def has_credit(cells, number):
 
 
 @device
+def credit_word(cells, slot):
+    """The high word of the credit of a slot, by any number."""
+    low, word = gpu.read_packet(_cell(cells, slot) + channels.CREDIT)
+    return word
+
+
+@device
 def all_taken(cells, number):
     """Whether all messages before this one have been taken; later ones may have been, too."""
     before = number - 1

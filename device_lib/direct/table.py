@@ -222,11 +222,10 @@ def enter(ctx, key, remote, local):
     if known == NO_KEY:
         if is_direct(remote) and key >> channels.KEY_RECEIVES_SHIFT & 1 == 0:
             packets.begin_cells(local)
-        gpu.store_gpu(
-            row + channels.ROW_COUNTERS,
-            table + (mask + 1) * channels.ROW_BYTES + at * channels.COUNTER_BYTES,
-        )
+        counters = table + (mask + 1) * channels.ROW_BYTES + at * channels.COUNTER_BYTES
+        gpu.store_gpu(row + channels.ROW_COUNTERS, counters)
         gpu.store_gpu(row + channels.ROW_LOCAL, local)
+        gpu.store_gpu(counters + channels.COUNTER_WIDE, channels.FIRST_WIDE)
         gpu.fence_gpu()
         gpu.store_gpu(row + channels.ROW_REMOTE, remote)
     else:

@@ -13,6 +13,7 @@ from device_lib.platform import primitives as gpu
 from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import ALL_LANES, FULL_WARP
 from gmpi.contract import channels
+from gmpi.contract.wire import LOW_32
 
 # What has become of a send, in lane 0.
 LEFT = 0  # to ``requests``
@@ -29,15 +30,49 @@ _IN_EXCHANGE = 4 if gpu.SIMULATOR else 12  # the same, where the block has a lon
 
 
 @device
-def way_of(nbytes, draws, number, free, local, counters):
-    """(which way is free for a message, its number in the wide slot), in lane 0; the leading warp.
+def ask_for_wide(ctx, nbytes, draws, local, counters):
+    """(number in the wide slot, in lane 0; the credit of a slot, for the lane), both on their way
+    together with the number of the message; all lanes of the leading warp. The number is drawn in
+    vain where the slot is not free.
+
+    Args:
+        draws: as of ``way_of``.
+    """
+    asks = draws & (nbytes <= channels.WIDE_ROOM)
+    wide = gpu.add_if(counters + channels.COUNTER_WIDE, 1, asks)
+    cells = local if gpu.ballot(ALL_LANES, asks) != 0 else ctx.device  # which can be read
+    return wide & channels.NUMBERS, packets.credit_word(cells, gpu.lane_id())
+
+
+@device
+def _all_taken(number, credit):
+    """Whether all messages before one have been taken; all lanes, for lane 0's number.
+
+    Args:
+        credit: what ``ask_for_wide`` has returned.
+    """
+    number = gpu.shuffle_32(ALL_LANES, uint32(number), 0)
+    ahead = uint32(uint32(gpu.lane_id()) - number) & uint32(channels.DEPTH - 1)
+    before = int64(uint32(number + ahead - uint32(channels.DEPTH)))
+    return gpu.ballot(ALL_LANES, credit >> 32 & LOW_32 != packets.mark_of(before)) == 0
+
+
+@device
+def way_of(nbytes, draws, number, free, local, counters, credit):
+    """Which way is free for a message, in lane 0; the leading warp.
 
     Args:
         draws: whether lane 0 has drawn ``number`` and ``free``, as in ``one_warp``.
+        credit: as of ``_all_taken``.
     """
     in_wide = nbytes <= channels.WIDE_ROOM
     wanted = channels.DEPTH if in_wide else 1
     ahead = table.slots_ahead(free, number)
+    taken = _all_taken(number, credit)
+    if in_wide and taken:
+        ahead = channels.DEPTH
+        if draws:
+            table.set_known_free(counters, number + channels.DEPTH & channels.NUMBERS)
     missing = gpu.shuffle(ALL_LANES, 1 if draws and ahead < wanted else 0, 0) != 0
     looks = _LOOKS_FOR_SLOT + (nbytes >> _LOOKS_SHIFT) if in_wide else 1
     while missing and looks > 0:
@@ -45,13 +80,9 @@ def way_of(nbytes, draws, number, free, local, counters):
         missing = ahead < wanted
         looks -= 1
     way = LEFT
-    wide = 0
     if draws and ahead >= wanted and not packets.refreshed(number):
-        way = LONG
-        if in_wide:
-            way = IN_WIDE_SLOT
-            wide = table.next_wide(counters)
-    return way, wide
+        way = IN_WIDE_SLOT if in_wide else LONG
+    return way
 
 
 @device

@@ -28,6 +28,7 @@ from device_lib.direct.warp_messages import (
 from device_lib.direct.wide_looks import (
     IN_WIDE_SLOT,
     LONG,
+    ask_for_wide,
     await_pushed,
     look_for_place,
     way_of,
@@ -120,13 +121,14 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         sound, road, draws, at, remote, local, counters, number, free = draw_send(
             ctx, word0, peer_tag, count
         )
-        number &= channels.NUMBERS
         nbytes = count * size_of(word0) if sound else 0
+        wide, credit = ask_for_wide(ctx, nbytes, draws, local, counters)
+        number &= channels.NUMBERS
         slot = int64(-1)
         if draws and nbytes > channels.WIDE_ROOM:
             likely = slots.guess(ctx)
             slot = likely if slots.take_if_free(ctx, likely) else -1
-        way, wide = way_of(nbytes, draws, number, free, local, counters)
+        way = way_of(nbytes, draws, number, free, local, counters, credit)
         handle = 0
         wanted = 0  # by who has announced the user's buffer
         place = 0
@@ -288,8 +290,8 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         """(what has become of it, bytes, LENGTH or elements, origin) of a receive."""
         sync_full()  # before ``put_4``
         state, nbytes, length, origin = take_alone(ctx, handle, looks, leave)
-        if (state == TAKEN or state == _COMES or state == _SPREAD) and gpu.lane_id() == 0:
-            own.forget(handle)
+        if state == TAKEN or state == _COMES or state == _SPREAD:
+            own.forget_by_lanes(handle)
         if state == _COMES:
             state = TAKEN
         elif state == _CUT_OFF:

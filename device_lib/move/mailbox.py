@@ -19,15 +19,16 @@ from collections.abc import Callable
 from device_lib.move.copy import load_payload, store_payload
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import device, int64, uint32
+from device_lib.platform.primitives import device, uint32
 from gmpi.contract import wire
 from gmpi.contract.rules import mailbox_groups
 
 # Three words of 16 bytes fill the packets of a group: whole words in, whole packets out, and a
 # thread needs nobody else. Groups lie in blocks of 32, first packets first, so that neighbouring
 # threads' packets are neighbours; so are the words that they load and store: first words first.
-# A few threads have two or three groups under way each: loads that are on their way together cost
-# one latency. Of more threads each has one: there are enough loads.
+# A few threads have three groups under way each: loads that are on their way together cost one
+# latency. More have two, as far as there are so many: a load behind stores to a peer waits until
+# these have gone. Of many each has one: what two take of registers costs more.
 _WORD = 16
 _GROUP_BYTES = wire.MAILBOX_PACKETS * wire.PACKET_PAYLOAD
 _NEXT_PACKET = wire.MAILBOX_GROUPS * wire.PACKET_BYTES  # from one packet of a group to the next
@@ -35,22 +36,28 @@ _BLOCK_BYTES = wire.MAILBOX_PACKETS * _NEXT_PACKET
 groups_of = device(mailbox_groups)
 
 _FEW_THREADS = 128
+_MORE_THREADS = 512
 _PATIENCE = 256  # looks at packets between two at the abort word
 
 
 @device
 def _group_address(place, group):
     """Where the first packet of a group is."""
-    block = group // wire.MAILBOX_GROUPS
-    return place + block * _BLOCK_BYTES + (group & (wire.MAILBOX_GROUPS - 1)) * wire.PACKET_BYTES
+    among = uint32(group) & uint32(wire.MAILBOX_GROUPS - 1)
+    before = uint32(uint32(group) - among) * uint32(_BLOCK_BYTES // wire.MAILBOX_GROUPS)
+    return place + uint32(before + among * uint32(wire.PACKET_BYTES))
 
 
 @device
 def _words_of(group, groups):
     """(Where the first word of a group is in the message, bytes from there to its next one)."""
-    first = group & -wire.MAILBOX_GROUPS
-    width = min(wire.MAILBOX_GROUPS, groups - first)
-    return first * _GROUP_BYTES + (group - first) * _WORD, width * _WORD
+    among = uint32(group) & uint32(wire.MAILBOX_GROUPS - 1)
+    first = uint32(uint32(group) - among)
+    width = min(uint32(wire.MAILBOX_GROUPS), uint32(uint32(groups) - first))
+    return (
+        uint32(first * uint32(_GROUP_BYTES) + among * uint32(_WORD)),
+        uint32(width * uint32(_WORD)),
+    )
 
 
 if gpu.SIMULATOR:
@@ -59,7 +66,7 @@ if gpu.SIMULATOR:
         """Nothing is moved by words here: a lane takes time for each access, however wide."""
         return False
 
-    _put_words = _put_words_lean = _take_words = _take_words_lean = None
+    _put_words = _put_words_twice = _put_words_lean = _take_words = _take_words_lean = None
 
 else:
     from device_lib.platform.primitives_cuda import load_16_if, store_16_if
@@ -73,15 +80,17 @@ else:
     def _load_group(source, group, groups, nbytes):
         """Three words, as far as the message has them."""
         begin, step = _words_of(group, groups)
-        a0, b0 = load_16_if(source + begin, begin < nbytes)
-        a1, b1 = load_16_if(source + begin + step, begin + step < nbytes)
-        a2, b2 = load_16_if(source + begin + 2 * step, begin + 2 * step < nbytes)
+        left = uint32(uint32(nbytes) - begin) if begin < uint32(nbytes) else uint32(0)
+        at = source + begin
+        a0, b0 = load_16_if(at, left > 0)
+        a1, b1 = load_16_if(at + step, left > step)
+        a2, b2 = load_16_if(at + step + step, left > uint32(step + step))
         return a0, b0, a1, b1, a2, b2
 
     @device
     def _put_group(place, group, groups, words, seq_bits):
         a0, b0, a1, b1, a2, b2 = words
-        if group < groups:
+        if uint32(group) < uint32(groups):
             at = _group_address(place, group)
             gpu.write_packet(at, a0, b0 & wire.LOW_32 | seq_bits)
             gpu.write_packet(
@@ -107,17 +116,28 @@ else:
             group += 3 * size
 
     @device
+    def _put_words_twice(place, source, nbytes, groups, seq, rank, size):
+        group = uint32(rank)
+        while group < uint32(groups):
+            second = uint32(group + uint32(gpu.opaque(size)))
+            words = _load_group(source, group, groups, nbytes)
+            more = _load_group(source, second, groups, nbytes)
+            _put_group(place, group, groups, words, seq << 32)
+            _put_group(place, second, groups, more, seq << 32)
+            group = uint32(second + uint32(size))
+
+    @device
     def _put_words_lean(place, source, nbytes, groups, seq, rank, size):
-        group = rank
-        while group < groups:
+        group = uint32(rank)
+        while group < uint32(groups):
             words = _load_group(source, group, groups, nbytes)
             _put_group(place, group, groups, words, seq << 32)
-            group += gpu.opaque(size)
+            group = uint32(group + uint32(gpu.opaque(size)))
 
     @device
     def _look_at_group(place, group, groups):
         """The packets of a group, or of the last one."""
-        at = _group_address(place, min(group, groups - 1))
+        at = _group_address(place, min(uint32(group), uint32(groups - 1)))
         a, p = gpu.read_packet(at)
         b, q = gpu.read_packet(at + _NEXT_PACKET)
         c, r = gpu.read_packet(at + 2 * _NEXT_PACKET)
@@ -134,13 +154,14 @@ else:
     def _store_group(target, group, groups, nbytes, packets):
         a, p, b, q, c, r, d, s = packets
         begin, step = _words_of(group, groups)
-        store_16_if(target + begin, a, p & wire.LOW_32 | b << 32, begin < nbytes)
-        high = c
+        left = uint32(uint32(nbytes) - begin) if begin < uint32(nbytes) else uint32(0)
+        at = target + begin
+        store_16_if(at, a, p & wire.LOW_32 | b << 32, left > 0)
         low = b >> 32 & wire.LOW_32 | q << 32
-        store_16_if(target + begin + step, low, high, begin + step < nbytes)
+        store_16_if(at + step, low, c, left > step)
         low = r & wire.LOW_32 | d << 32
         high = d >> 32 & wire.LOW_32 | s << 32
-        store_16_if(target + begin + 2 * step, low, high, begin + 2 * step < nbytes)
+        store_16_if(at + step + step, low, high, left > uint32(step + step))
 
     @device
     def _take_words(control, place, target, nbytes, groups, seq, rank, size):
@@ -165,10 +186,10 @@ else:
         group = uint32(rank)
         looks = uint32(0)
         while group < uint32(groups):
-            only = _look_at_group(place, group, uint32(groups))
+            only = _look_at_group(place, group, groups)
             if _have_come(only, seq):
-                _store_group(target, int64(group), groups, nbytes, only)
-                group = uint32(group + size)
+                _store_group(target, group, groups, nbytes, only)
+                group = uint32(group + uint32(size))
             else:
                 looks = uint32(looks + 1)
                 if looks & (_PATIENCE - 1) == 0 and gpu.load_sys(control + wire.CONTROL_ABORT) != 0:
@@ -278,6 +299,7 @@ def _take_function(name: str, take: Callable):
 
 # Each on its own, so that no warp saves registers for another.
 _put_words_of_few = _put_function("gmpi_put_mail", _put_words)
+_put_words_of_more = _put_function("gmpi_put_mail_twice", _put_words_twice)
 _put_words_of_many = _put_function("gmpi_put_mail_lean", _put_words_lean)
 _put_bytes = _put_function("gmpi_put_mail_bytes", _put_packets)
 _take_words_of_few = _take_function("gmpi_take_mail", _take_words)
@@ -308,6 +330,8 @@ def put_mail(place, source, nbytes, word, rank, size):
         _put_bytes(place, source, nbytes, word, rank, size)
     elif size <= _FEW_THREADS:
         _put_words_of_few(place, source, nbytes, word, rank, size)
+    elif size <= _MORE_THREADS and rank + size < word >> 32:
+        _put_words_of_more(place, source, nbytes, word, rank, size)
     elif rank < word >> 32:
         _put_words_of_many(place, source, nbytes, word, rank, size)
 

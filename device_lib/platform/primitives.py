@@ -81,6 +81,7 @@ enter_if = _twin.enter_if
 draw_if = _twin.draw_if
 draw_two_if = _twin.draw_two_if
 give_back_if = _twin.give_back_if
+add_if = _twin.add_if
 cas_if = _twin.cas_if
 max_gpu = _twin.max_gpu
 add_32_gpu = _twin.add_32_gpu

@@ -164,6 +164,13 @@ cas_if = ptx(
     types.int64,
     4,
 )
+add_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $3, 0; mov.b64 $0, 0; "
+    "@p atom.relaxed.gpu.global.add.u64 $0, [$1], $2; }",
+    "=&l,l,l,l",
+    types.int64,
+    3,
+)
 load_1_if = ptx(
     "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b32 $0, 0; @p ld.u8 $0, [$1]; }",
     "=&r,l,l",

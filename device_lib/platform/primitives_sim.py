@@ -178,6 +178,10 @@ def give_back_if(credit, word, count, bits, mask, wanted):
         clear_bits_gpu(bits, mask)
 
 
+def add_if(address, value, wanted):
+    return add_gpu(address, value) if wanted else 0
+
+
 def cas_if(address, expected, value, wanted):
     return cas_gpu(address, expected, value) if wanted else 0
 

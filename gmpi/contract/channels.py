@@ -18,8 +18,9 @@ how many of its parts have been pushed.
 
 **Wide slot**, behind the others: the payload of one message that is too large for them, and not
 long, in groups of packets as in a mailbox (``device_lib/move/mailbox.py``). A message goes there
-when all before it have been taken. There they have numbers of their own, which packet 0 brings; the
-first one after half a turn of these writes all packets, and says so by ALL_OF_IT.
+when all before it have been taken. There they have numbers of their own, which packet 0 brings. One
+may be drawn in vain, by a send that then goes another way; the first ones after half a turn write
+all packets, and say so by ALL_OF_IT: more than there are sends at a time, so one of them is used.
 
 **Cells** for slot ``k % DEPTH``: a packet for the credit (message k has been taken), and two for
 the announcement of where a round of a long message goes: offset and the round's first part, then
@@ -42,7 +43,7 @@ from gmpi.contract.collectives import LONG_ARENA_BYTES
 from gmpi.contract.partitions import ARENA_BYTES
 from gmpi.contract.registered import table_bytes as registered_bytes
 from gmpi.contract.sizes import align
-from gmpi.contract.wire import PACKET_BYTES, PACKET_PAYLOAD
+from gmpi.contract.wire import MAX_REQUEST_SLOTS, PACKET_BYTES, PACKET_PAYLOAD
 
 DEPTH = 8  # messages under way in a channel; a power of two
 ROOM = 4096  # bytes of a message that travels through a slot
@@ -76,6 +77,9 @@ assert 2 * PART_BYTES << LEAST_ROUND == STAGED_BYTES
 
 NUMBERS = (1 << 31) - 1  # all bits of a number
 HALF_TURN = 1 << 30  # of the numbers: then each slot is written as a whole once
+WIDE_REFRESHES = 1 << 16  # numbers of the wide slot after it, whose messages write all of it
+FIRST_WIDE = WIDE_REFRESHES  # in fresh memory there is nothing that passes for new
+assert WIDE_REFRESHES > MAX_REQUEST_SLOTS
 
 CHANNELS = 256  # for each rank of the node, as far as there is room
 MOST_BYTES = 176 << 20  # for them; with all else a rank's direct memory has at most 256 MiB
@@ -92,7 +96,7 @@ PROXIED = 1
 # Counters, which change, lie in lines of their own:
 COUNTER_FREE = 0  # sender, 32 bits: the slots of all messages before this one are known to be free
 COUNTER_NUMBER = 4  # 32 bits: of the next message; above the other, which its carry leaves alone
-COUNTER_WIDE = 8  # sender: messages in the wide slot
+COUNTER_WIDE = 8  # sender: of the next message in the wide slot
 COUNTER_BYTES = 32
 
 # A key:  1 << 62 | receives << 61 | communicator << 53 | peer << 31 | tag
@@ -164,7 +168,7 @@ def is_refreshed(number: int) -> bool:
 
 def wide_word(number: int) -> int:
     """In packet 0, what says that message ``number`` of the wide slot is there. Compiled, too."""
-    return ALL_OF_IT if number & (HALF_TURN - 1) == 0 else WIDE
+    return ALL_OF_IT if number & (HALF_TURN - 1) < WIDE_REFRESHES else WIDE
 
 
 def packets_of(nbytes: int) -> int:

@@ -18,8 +18,9 @@
  *
  * With WIDE_SLOT, messages that are too large for a slot, and not long, in place of long ones: they
  * go through one *wide slot*, when all messages before have been taken. They have numbers of their
- * own there, which packet 0 brings: nobody writes to the wide slot while there are only others. The
- * first one after half a turn of these numbers writes all packets, and says so in packet 0.
+ * own there, which packet 0 brings: nobody writes to the wide slot while there are only others. A
+ * send may draw one in vain, and goes with the next. The first ones after half a turn of these
+ * numbers write all packets, and say so in packet 0: as many as make sure that one is used.
  *
  * An announcement that a short message has not asked for may still be on its way: a fence comes
  * before the credit then, so that it does not fall on the next one.
@@ -49,6 +50,7 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 #define NO_REFRESH 11            /* packets may be a whole turn of the numbers old */
 #define NO_WAIT_FOR_ALL 12       /* the wide slot is used as soon as the message's own is free */
 #define NO_WIDE_REFRESH 13       /* packets of the wide slot may be as old */
+#define ONE_WIDE_REFRESH 16      /* only the first number, which may be drawn in vain */
 #define NO_FENCE_AFTER_FIRST 14  /* as 5, of the first part only: the last one has its fence */
 #define ANY_PART 15              /* the receiver takes all parts when the first has come */
 
@@ -68,6 +70,8 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 #define WIDE_2 5 /* two of them */
 #define WIDE_ALL 6 /* one, and all are written */
 #define IS_WIDE(length) (length >= WIDE_1)
+#define WIDE_NUMBERS 8
+#define WIDE_REFRESHES 2
 #ifndef SENDERS
 #define SENDERS 1
 #endif
@@ -93,16 +97,20 @@ byte flying_number[BLOCKS * PLACES]; /* a block's store to a place that is on it
 byte flying_value[BLOCKS * PLACES];
 byte sent, received, taken;
 byte done[DEPTH]; /* at the receiver: messages that have gone through a slot */
-byte wides; /* at the sender: messages in the wide slot so far */
+byte wides = WIDE_REFRESHES; /* at the sender: numbers of the wide slot so far */
 
 #define F(b, place) ((b) * PLACES + (place))
 #define LANDED(b, place) (flying_number[F(b, place)] == NOTHING && flying_value[F(b, place)] == NOTHING)
 #define IS_REFRESHED(n) (!IF(NO_REFRESH) && (n) % REFRESH < DEPTH)
 
+#define WIDE_REFRESHED \
+    (!IF(NO_WIDE_REFRESH) && \
+        wides % (WIDE_NUMBERS / 2) < (IF(ONE_WIDE_REFRESH) -> 1 : WIDE_REFRESHES))
+
 /* Packets of one message are stored together: they arrive in any order anyhow. */
 inline fly(place, v) { flying_number[F(me, place)] = k; flying_value[F(me, place)] = v }
 inline fly_wide(p, v) {
-    flying_number[F(me, WIDE(p))] = wides % NUMBERS; flying_value[F(me, WIDE(p))] = v
+    flying_number[F(me, WIDE(p))] = wides % WIDE_NUMBERS; flying_value[F(me, WIDE(p))] = v
 }
 #define WORD(length, wide) ((length) | (wide) << 3) /* in packet 0 */
 #define PARTS_OF(n, count) ((n) << 2 | (count)) /* in packet 1 of a long message */
@@ -150,9 +158,9 @@ proctype Sender(byte me) {
 #endif
         atomic { CREDITED && INBOX_FREE(0) && (!IS_WIDE(length) || (LANDED(me, WIDE(0)) &&
                 LANDED(me, WIDE(1)) && (ALL_TAKEN || IF(NO_WAIT_FOR_ALL)))) ->
+            if :: IS_WIDE(length) -> wides++ :: true fi; /* in vain */
             if
-            :: length == WIDE_1 && wides % REFRESH == 0 && !IF(NO_WIDE_REFRESH) ->
-                length = WIDE_ALL
+            :: length == WIDE_1 && WIDE_REFRESHED -> length = WIDE_ALL
             :: else
             fi;
             if :: IS_WIDE(length) -> fly_wide(0, n) :: else fi;
@@ -161,7 +169,7 @@ proctype Sender(byte me) {
             :: length == WIDE_ALL -> fly_wide(1, NOTHING - 1)
             :: else
             fi;
-            fly(PACKET(slot, 0), WORD(length, wides % NUMBERS));
+            fly(PACKET(slot, 0), WORD(length, wides % WIDE_NUMBERS));
             if :: IS_WIDE(length) -> wides++ :: else fi;
             if
             :: length == 1 || length == ROOM -> fly(PACKET(slot, 1), n)

@@ -15,10 +15,12 @@ from gmpi.contract.channels import (
     COUNTER_NUMBER,
     COUNTER_WIDE,
     DEPTH,
+    HALF_TURN,
     NUMBERS,
     ROW_BYTES,
     ROW_KEY,
     ROW_LOCAL,
+    WIDE_REFRESHES,
 )
 from gmpi.contract.wire import DEVICE_CHANNELS, DEVICE_CHANNELS_MASK, LOW_32
 
@@ -35,7 +37,9 @@ def move_on(g: gmpi.Context, chosen: Callable[[np.ndarray], np.ndarray], number:
     for key, row, counters_at in _rows(g, chosen):
         both = (number & NUMBERS) << 8 * COUNTER_FREE | (number & LOW_32) << 8 * COUNTER_NUMBER
         _store(g, counters_at, both)
-        _store(g, counters_at + COUNTER_WIDE, number)
+        # After half a turn, the last of those that write all of the wide slot.
+        ended = number + DEPTH + WIDE_REFRESHES - 2
+        _store(g, counters_at + COUNTER_WIDE, number if number > HALF_TURN else ended)
         if key >> 61 & 1 == 0:  # ours are the cells
             cells = _words(g, row + ROW_LOCAL, 1)[0]
             for k in range(DEPTH):
