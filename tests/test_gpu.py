@@ -31,9 +31,9 @@ PROGRAMS = [
     "looked_at", "looked_at --direct",
     "looking", "looking --direct", "ENGINE=mpi4py looking", "persistent", "persistent --direct",
     "ENGINE=mpi4py persistent", "partitioned --some", "partitioned_made", "partitioned_quick",
-    "partitioned_refused", "ROAD=proxied partitioned --some", "grid", "grid --direct",
-    "waits --small", "narrow --some", "no_any_tag --small", "arrays", "bad_input", "host_side",
-    "stress", "direct", "gaps", "each_size", "direct_blocks", "interleaved",
+    "partitioned_refused", "partitioned_lists", "ROAD=proxied partitioned --some", "grid",
+    "grid --direct", "waits --small", "narrow --some", "no_any_tag --small", "arrays", "bad_input",
+    "host_side", "stress", "direct", "gaps", "each_size", "direct_blocks", "interleaved",
     "direct_pending", "cart",
     "random_blocks --direct --seeds=12:16", "freed", "freed --direct", "traced_requests",
 ]  # fmt: skip

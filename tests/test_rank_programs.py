@@ -42,7 +42,7 @@ MPICH_ONLY = {
     ],
     2: [
         "host_side", "onesided --some", "partitioned", "partitioned_made", "partitioned_quick",
-        "partitioned_refused", "onesided_refused",
+        "partitioned_refused", "partitioned_lists", "onesided_refused",
         "ENGINE=mpi4py collectives --some", "datatypes --small",
         "TEST_NODES=ab datatypes --small --some", "each_call near messages --some",
         "ENGINE=mpi4py collective_errors",
