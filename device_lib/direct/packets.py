@@ -264,17 +264,16 @@ def begin_cells(cells):
 
 
 @device
-def has_credit(cells, number):
-    """Whether the slot of a message is free: the one before it in the same slot has been taken."""
+def credit_word(cells, number):
+    """The high word of the credit of a message's slot."""
     low, word = gpu.read_packet(_cell(cells, number) + channels.CREDIT)
-    return word >> 32 & LOW_32 == mark_of(number - channels.DEPTH)
+    return word
 
 
 @device
-def credit_word(cells, slot):
-    """The high word of the credit of a slot, by any number."""
-    low, word = gpu.read_packet(_cell(cells, slot) + channels.CREDIT)
-    return word
+def has_credit(cells, number):
+    """Whether the slot of a message is free: the one before it in the same slot has been taken."""
+    return credit_word(cells, number) >> 32 & LOW_32 == mark_of(number - channels.DEPTH)
 
 
 @device
@@ -283,8 +282,7 @@ def all_taken(cells, number):
     before = number - 1
     seen = 0
     while seen < channels.DEPTH:
-        low, word = gpu.read_packet(_cell(cells, before) + channels.CREDIT)
-        if (word >> 33) - before & channels.NUMBERS >= channels.HALF_TURN:
+        if (credit_word(cells, before) >> 33) - before & channels.NUMBERS >= channels.HALF_TURN:
             return False
         before -= 1
         seen += gpu.opaque(1)

@@ -77,10 +77,15 @@ else:
         return (address | nbytes) & (_WORD - 1) == 0
 
     @device
+    def _left(begin, nbytes):
+        """Bytes of a message from one on."""
+        return uint32(uint32(nbytes) - begin) if begin < uint32(nbytes) else uint32(0)
+
+    @device
     def _load_group(source, group, groups, nbytes):
         """Three words, as far as the message has them."""
         begin, step = _words_of(group, groups)
-        left = uint32(uint32(nbytes) - begin) if begin < uint32(nbytes) else uint32(0)
+        left = _left(begin, nbytes)
         at = source + begin
         a0, b0 = load_16_if(at, left > 0)
         a1, b1 = load_16_if(at + step, left > step)
@@ -154,7 +159,7 @@ else:
     def _store_group(target, group, groups, nbytes, packets):
         a, p, b, q, c, r, d, s = packets
         begin, step = _words_of(group, groups)
-        left = uint32(uint32(nbytes) - begin) if begin < uint32(nbytes) else uint32(0)
+        left = _left(begin, nbytes)
         at = target + begin
         store_16_if(at, a, p & wire.LOW_32 | b << 32, left > 0)
         low = b >> 32 & wire.LOW_32 | q << 32

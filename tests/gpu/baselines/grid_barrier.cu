@@ -10,14 +10,7 @@
 #include <algorithm>
 #include <vector>
 
-#define OK(call)                                                               \
-  do {                                                                         \
-    cudaError_t error = call;                                                  \
-    if (error != cudaSuccess) {                                                \
-      fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error));           \
-      exit(1);                                                                 \
-    }                                                                          \
-  } while (0)
+#include "check.h"
 
 // CUDA's; a fence, a count, relaxed looks, a fence; a release, acquire looks; the same, by those who
 // have been counted: a look that comes before holds up others that are to be counted.

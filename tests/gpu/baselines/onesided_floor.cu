@@ -8,14 +8,7 @@
 #include <algorithm>
 #include <vector>
 
-#define OK(call)                                                               \
-  do {                                                                         \
-    cudaError_t error = call;                                                  \
-    if (error != cudaSuccess) {                                                \
-      fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error));           \
-      return 1;                                                                \
-    }                                                                          \
-  } while (0)
+#include "check.h"
 
 enum { PUT, FENCE, RELEASE, ONE, GPU, FETCH, LOAD, STEPS };
 const int ROUNDS = 2000;

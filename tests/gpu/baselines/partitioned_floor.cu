@@ -12,14 +12,7 @@
 #include <algorithm>
 #include <vector>
 
-#define OK(call)                                                               \
-  do {                                                                         \
-    cudaError_t error = call;                                                  \
-    if (error != cudaSuccess) {                                                \
-      fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error));           \
-      exit(1);                                                                 \
-    }                                                                          \
-  } while (0)
+#include "check.h"
 
 enum { PACKETS, PACKETS_FENCE, STORES, KINDS };
 const size_t INBOX = 1 << 26, USER = 1 << 25, WORDS = 1 << 16;
