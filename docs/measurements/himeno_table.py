@@ -73,7 +73,7 @@ def results(measured: Rows) -> str:
             [
                 *(row["size"], row["ranks"], row["cut"]),
                 *(_us(row["GMPI us"]), _us(row["CUDA+MPI us"])),
-                *(f"{ratio:.2f}", "" if bar is None else f"≥ {bar}{verdict}"),
+                *(f"{ratio:.3f}", "" if bar is None else f"≥ {bar}{verdict}"),
                 *(f"{row['GMPI GFLOPS']:.0f}", "yes" if row["same gosa"] else "**no**"),
             ]
         )
