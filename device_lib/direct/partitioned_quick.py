@@ -31,7 +31,14 @@ from device_lib.proxied.closing import COMPLETED
 from device_lib.proxied.pacing import may_look_at_host
 from gmpi.contract import partitions as p
 from gmpi.contract.constants import ERR_ARG, SUCCESS
-from gmpi.contract.wire import DEVICE_LATE, LOW_32, OP_PREADY, PACKET_BYTES, PACKET_PAYLOAD
+from gmpi.contract.wire import (
+    DEVICE_LATE,
+    LOW_32,
+    OP_PREADY,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
+    REQUEST_NULL,
+)
 
 _SENDS = 1 << p.QUICK_SHIFT
 # For a packet, in one call of Parrived: a round trip is to end before a call has given up, since
@@ -91,7 +98,8 @@ def make_quick_calls(scope: Scope, calls: SimpleNamespace) -> SimpleNamespace:
         owner, state = gpu.load_pair_gpu(row + p.OWNER)
         seen, marks = gpu.load_16(row + p.QUICK_MORE)
         credit, total = gpu.load_16(row + p.QUICK_MORE + 16)
-        if sync_or(0 if seen == request and state & p.ACTIVE == 0 else 1):
+        known = seen == request and request != REQUEST_NULL  # a row that is free says that, too
+        if sync_or(0 if known and state & p.ACTIVE == 0 else 1):
             if rank() == 0:
                 _refresh(row, request, seen, request)
             return start_any(ctx, request)

@@ -24,6 +24,23 @@ NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 
 
 @cuda.jit
+def use_none(ctx, found):
+    found[0] = GMPI_Start(ctx, gmpi.REQUEST_NULL)
+    found[1] = GMPI_Pready(ctx, 0, gmpi.REQUEST_NULL)
+    found[2] = GMPI_Parrived(ctx, gmpi.REQUEST_NULL, 0)
+    found[3] = GMPI_Wait(ctx, gmpi.REQUEST_NULL).error
+
+
+def no_request(g: gmpi.Context) -> None:
+    """Is refused, also by a context that has none: a start took the empty row for one's own."""
+    found = cuda.to_device(np.full(4, -1, np.int64))
+    use_none[1, 32](g.device, found)
+    raises(gmpi.ArgumentError, "GMPI_Start in block 0: request is 0x0", g.synchronize)
+    expected = [gmpi.ERR_REQUEST, gmpi.ERR_REQUEST, 1, gmpi.SUCCESS]
+    assert found.copy_to_host().tolist() == expected, found.copy_to_host()
+
+
+@cuda.jit
 def misuse(ctx, send, recv, gone, found):
     found[0] = GMPI_Pready(ctx, 0, send)  # not started
     found[1] = GMPI_Parrived(ctx, recv, 0)
@@ -216,7 +233,7 @@ def requests_that_are_left() -> None:
 
 def main() -> None:
     with gmpi.Context(WORLD) as g:
-        run([misuse_in_kernels, misuse_of_the_host, ends_that_differ], g)
+        run([no_request, misuse_in_kernels, misuse_of_the_host, ends_that_differ], g)
     waits_that_take_too_long()
     partitions_that_never_come()
     requests_that_are_left()
