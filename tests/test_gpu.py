@@ -33,8 +33,8 @@ PROGRAMS = [
     "ENGINE=mpi4py persistent", "partitioned --some", "partitioned_made", "partitioned_quick",
     "partitioned_refused", "partitioned_lists", "ROAD=proxied partitioned --some", "grid",
     "grid --direct", "waits --small", "narrow --some", "no_any_tag --small", "arrays", "bad_input",
-    "host_side", "stress", "direct", "gaps", "each_size", "direct_blocks", "interleaved",
-    "direct_pending", "cart",
+    "bad_handles", "bad_handles --direct", "host_side", "stress", "direct", "gaps", "each_size",
+    "direct_blocks", "interleaved", "direct_pending", "cart",
     "random_blocks --direct --seeds=12:16", "freed", "freed --direct", "traced_requests",
 ]  # fmt: skip
 #: They end processes or kernels, which all clients of an MPS server may notice; ``traced`` looks at

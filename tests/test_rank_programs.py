@@ -38,7 +38,7 @@ PROGRAMS = {
 MPICH_ONLY = {
     1: [
         "bad_input", "collectives", "lifecycle", "opening", "no_any_tag",
-        "point_to_point --direct --small", "onesided",
+        "point_to_point --direct --small", "onesided", "bad_handles",
     ],
     2: [
         "host_side", "onesided --some", "partitioned", "partitioned_made", "partitioned_quick",
@@ -85,7 +85,7 @@ MPICH_ONLY = {
 OPEN_MPI_ONLY = {
     1: [
         "point_to_point", "arrays", "datatypes", "host_side", "host_persistent",
-        "random_counts --seeds=14:17",
+        "random_counts --seeds=14:17", "bad_handles --direct",
     ],
     2: [
         "collective_errors", "arrays", "ENGINE=mpi4py bad_input",
@@ -124,6 +124,7 @@ FULL_ONLY = {
     1: ["debug", "lifecycle", "random_programs --seeds=0:3"],
     2: [
         "DEBUG=1 point_to_point --some", "point_to_point --small", "onesided --many", "bad_input",
+        "bad_handles", "bad_handles --direct", "ENGINE=mpi4py bad_handles",
         "each_call", "lifecycle",
         "collectives", "collectives --small", "ENGINE=mpi4py collectives --small --some",
         "collectives --direct", "direct_collectives", "ENGINE=mpi4py direct_collectives",

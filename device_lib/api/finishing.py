@@ -93,7 +93,7 @@ def make_finishing(
             return False, status_of(0, 0, NO_ORIGIN)
         if outcome & COMPLETED == 0:
             if is_direct_handle(request):
-                outcome, count, origin = finish_rest(ctx, request & ~slots.CLAIMED, how, outcome)
+                outcome, count, origin = finish_rest(ctx, request, how, outcome)
             elif slots.is_partitioned(request):
                 once = 0 if how == WAIT else 1
                 outcome, count, origin = finish_partitioned(ctx, request, once)
@@ -133,7 +133,7 @@ def make_finishing(
         if how == WAIT and slots.is_proxied(request):  # the commonest of all, by a short function
             return True, wait_for_proxy(ctx, request)
         if how == WAIT and is_direct_handle(request):  # by the leading warp
-            outcome, count, origin = finish_rest(ctx, request & ~slots.CLAIMED, how, outcome)
+            outcome, count, origin = finish_rest(ctx, request, how, outcome)
             return True, close(ctx, request, outcome, count, origin)
         flag, error, source, tag, count, nbytes = otherwise_linked(ctx, request, how, outcome)
         return flag != 0, Status(error, source, tag, count, nbytes)

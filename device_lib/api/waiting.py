@@ -74,13 +74,15 @@ def make_waiting(
     part = parts_of(scope.name)
 
     @device
-    def step(ctx, at, request, how):
+    def step(ctx, at, request, how, turn):
         """(completed, Status) of a request in the array of Waitall, as ``finish_either``.
 
         A request of the direct road that takes several steps is held from the first one on, with
         CLAIMED in its handle: to claim it and put it back each time would take longer than a step.
         """
-        if not is_direct_handle(request):
+        # What nobody has held yet, and says so, is no request: it is refused there.
+        unknown = turn == 0 and request & slots.CLAIMED != 0
+        if unknown or not is_direct_handle(request):
             return finish_either(ctx, request, how if how == WAIT else QUICK)
         outcome, count, origin = finish_direct(ctx, request, how)
         if outcome == HELD and request & slots.CLAIMED == 0:
@@ -121,7 +123,7 @@ def make_waiting(
             while i < count:
                 request = gpu.load_8(requests + i * 8)
                 if (request != REQUEST_NULL or turn == 0) and not _is_waited_for(request):
-                    completed, status = step(ctx, requests + i * 8, request, how)
+                    completed, status = step(ctx, requests + i * 8, request, how, turn)
                     if completed:
                         if status.error != SUCCESS and i < first:
                             first = i

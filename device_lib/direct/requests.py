@@ -103,7 +103,8 @@ def make_direct(
             return outcome_of(handle)
         if is_receive(handle):
             return take_wide(ctx, handle, looks, leave)
-        return CLAIMED if handle & slots.CLAIMED != 0 else LOST, 0, NO_ORIGIN
+        held = how >= HOLD and handle & slots.CLAIMED != 0  # no user's handle has that
+        return CLAIMED if held else LOST, 0, NO_ORIGIN
 
     @device
     def finish(ctx, handle, how):
