@@ -138,12 +138,12 @@ def latency(
     *,
     blocks: int = 1,
     registered: bool = False,
-    kernel: Any = exchange,
+    kernel: Any = None,
 ) -> dict[str, float]:
-    """One way by one block, which runs ``kernel``, or by all ``blocks`` of a grid."""
-    run, verify = kernel, exchange_checked
+    """One way by one block, or by all ``blocks`` of a grid, by ``kernel`` or the usual one."""
+    run, verify = kernel or exchange, exchange_checked
     if blocks > 1:
-        run, verify = _grid_kernels.exchange, _grid_kernels.exchange_checked
+        run, verify = kernel or _grid_kernels.exchange, _grid_kernels.exchange_checked
     rounds = 3 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300 if n <= 1 << 20 else 30
     skip = max(2, rounds // 10)
     out, back = buffers(g, n, registered)
@@ -203,19 +203,26 @@ def multiprocessors() -> int:
 
 
 def grid_row(g: gmpi.Context, comm: MPI.Comm, n: int, threads: int) -> dict[str, Any]:
-    """One way on the direct road by all blocks of the largest grid, one block a multiprocessor."""
+    """One way on the direct road by all blocks of the largest grid, one block a multiprocessor:
+    between any memory, into registered memory, and there by Send and Recv."""
     blocks = min(most_blocks(g, comm, threads), multiprocessors())
     row: dict[str, Any] = {"size": n, "threads": threads, "blocks": blocks}
-    for name in ("direct", "registered"):
+    for name in ("direct", "registered", "blocking"):
+        kernel = _grid_kernels.exchange_blocking if name == "blocking" else None
         found = latency(
-            g, comm, gmpi.COMM_WORLD, n, threads, blocks=blocks, registered=name == "registered"
+            *(g, comm, gmpi.COMM_WORLD, n, threads),
+            blocks=blocks,
+            registered=name != "direct",
+            kernel=kernel,
         )
         row[name] = found
-        row["gb_per_s"] = n / found["p50"] / 1e3
+        gb_per_s = n / found["p50"] / 1e3
+        if name == "registered":
+            row["gb_per_s"] = gb_per_s
         if comm.rank == 0:
             print(
                 f"# grid of {blocks} x {threads}, {name}: {n} bytes {found['p50']:.2f} us, p99 "
-                f"{found['p99']:.2f}, {row['gb_per_s']:.1f} GB/s",
+                f"{found['p99']:.2f}, {gb_per_s:.1f} GB/s",
                 flush=True,
             )
     return row
