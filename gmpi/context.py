@@ -145,6 +145,7 @@ class Context(Handles, WindowCalls):
         args: tuple[Any, ...] = (),
         shared_bytes: int = 0,
         lean: bool = False,
+        keep_registers: bool = False,
     ) -> int:
         """The largest grid of blocks of ``threads`` that is resident as a whole, beside grids as
         large of the other ranks that share the GPU.
@@ -157,13 +158,20 @@ class Context(Handles, WindowCalls):
             lean: for a kernel that hardly calls GMPI: a thread of it, and of the functions that it
                 calls, has at most 40 registers in place of 64. More blocks are resident, calls take
                 longer.
+            keep_registers: only grids whose launch leaves the kernel's own code the registers that
+                it was compiled with. Otherwise code that takes more than 64 is held to 64 where
+                that lets more blocks be resident, and the rest spills to memory.
 
         Raises:
-            ValueError: the kernel has not been compiled, and there are no ``args``.
+            ValueError: the kernel has not been compiled, and there are no ``args``; or both
+                ``lean`` and ``keep_registers``.
         """
         if args and not SIMULATOR:
             kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
-        return launch.max_blocks(kernel, threads, shared_bytes, lean) // self._peers.sharers
+        return (
+            launch.max_blocks(kernel, threads, shared_bytes, lean, keep_registers)
+            // self._peers.sharers
+        )
 
     # --- what is going on ----------------------------------------------------------------------
 

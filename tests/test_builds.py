@@ -9,7 +9,7 @@ import pytest
 
 from device_lib.platform import fitting, library
 from gmpi.errors import UsageError
-from gmpi.launch import builds
+from gmpi.launch import builds, launch
 
 OWN = 40  # registers that the stand-in's own code takes
 MULTIPROCESSORS, REGISTERS = 132, 65536
@@ -106,6 +106,18 @@ def test_the_largest_grid_is_that_of_usual_builds_unless_the_lean_one_is_asked_f
     assert builds.most_blocks(kernel, 256, 0, lean=False) == 4 * MULTIPROCESSORS
     assert list(kernel.linked) == [255, 128, 64]
     assert builds.most_blocks(kernel, 256, 0, lean=True) == 6 * MULTIPROCESSORS
+
+
+def test_the_largest_grid_that_leaves_a_kernel_s_own_code_its_registers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = kernel_of(monkeypatch, own=80)
+    assert builds.most_blocks(kernel, 256, 0, lean=False) == 4 * MULTIPROCESSORS
+    assert builds.most_blocks(kernel, 256, 0, lean=False, held=False) == 3 * MULTIPROCESSORS
+    # A launch of so many takes the build that leaves them.
+    assert builds.choose(kernel, 3 * MULTIPROCESSORS, 256, 0).registers == 80
+    with pytest.raises(ValueError, match="lean and keep_registers are True, allowed is one"):
+        launch.max_blocks(kernel, 256, lean=True, keep_registers=True)
 
 
 class File:

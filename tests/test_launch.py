@@ -83,7 +83,7 @@ def test_the_largest_grid(
     threads: int | tuple[int, ...], shared_bytes: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "SIMULATOR", False)
-    monkeypatch.setattr(builds, "builds", lambda kernel, lean: [kernel])
+    monkeypatch.setattr(builds, "builds", lambda kernel, lean, held: [kernel])
     monkeypatch.setattr(builds, "_allow_dynamic", lambda build, nbytes: None)
     kernel = SimpleNamespace(overloads={"a": Compiled(32), "b": Compiled(64)})
     assert launch.max_blocks(kernel, threads, shared_bytes) == most

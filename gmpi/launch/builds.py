@@ -55,20 +55,21 @@ def demangled(name: str) -> str:
     return ".".join(parts[1:] or parts) or name  # without the module
 
 
-def builds(kernel: Any, lean: bool = True) -> Iterator[Any]:
+def builds(kernel: Any, lean: bool = True, held: bool = True) -> Iterator[Any]:
     """The kernel with each build that it may have, those with the most registers first.
 
-    The kernel's own limit of registers holds for the library's functions, too. The last ones hold
-    the kernel's own code to the build's number, where it takes more.
+    The kernel's own limit of registers holds for the library's functions, too.
 
     Args:
         lean: with the lean build, too.
+        held: also those that hold the kernel's own code to the build's number, where it takes more:
+            they come last.
     """
     build = None
     for limit in allowed(most_registers(kernel)):
         build = _linked_with(kernel, limit)
         yield build
-    if build is not None and int(build.regs_per_thread) > min(LIMITS):
+    if held and build is not None and int(build.regs_per_thread) > min(LIMITS):
         yield _linked_with(kernel, min(LIMITS), held=True)
     if lean:
         yield _linked_with(kernel, LEAN, held=True)
@@ -129,9 +130,10 @@ def must_be_allowed(static: int, dynamic: int) -> bool:
     return static + dynamic > _WITHOUT_ASKING and dynamic > 0
 
 
-def most_blocks(kernel: Any, threads: int, dynamic: int, lean: bool) -> int:
-    """The largest grid that is resident as a whole with some build, the lean one if ``lean``."""
-    return max(_measure(build, threads, dynamic).resident for build in builds(kernel, lean))
+def most_blocks(kernel: Any, threads: int, dynamic: int, lean: bool, held: bool = True) -> int:
+    """The largest grid that is resident as a whole with some build: as of ``builds``."""
+    made = builds(kernel, lean, held)
+    return max(_measure(build, threads, dynamic).resident for build in made)
 
 
 def _measure(build: Any, threads: int, dynamic: int) -> Choice:

@@ -214,15 +214,24 @@ def sharers() -> int:
 
 
 def max_blocks(
-    kernel: Any, block: int | tuple[int, ...], shared_bytes: int = 0, lean: bool = False
+    kernel: Any,
+    block: int | tuple[int, ...],
+    shared_bytes: int = 0,
+    lean: bool = False,
+    keep_registers: bool = False,
 ) -> int:
     """Largest grid that is resident as a whole, for a compiled kernel.
 
     Args:
         block: threads of a block, in up to three dimensions.
         shared_bytes: dynamic shared memory of a block.
-        lean: as of ``Context.max_blocks``.
+        lean, keep_registers: as of ``Context.max_blocks``.
     """
+    if lean and keep_registers:
+        raise ValueError(
+            "lean and keep_registers are True, allowed is one of them: the lean build holds the "
+            "kernel's own code to 40 registers"
+        )
     if SIMULATOR:
         from device_lib.simulator.kernels import RESIDENT_BLOCKS
 
@@ -236,4 +245,5 @@ def max_blocks(
     from gmpi.launch import builds
 
     threads = prod(block) if isinstance(block, tuple) else block
-    return min(builds.most_blocks(k, threads, shared_bytes, lean) for k in compiled)
+    held = not keep_registers
+    return min(builds.most_blocks(k, threads, shared_bytes, lean, held) for k in compiled)
