@@ -110,20 +110,38 @@ def partition_words(partitions: int) -> tuple[str, str]:
     )
 
 
+def room_words(most: int) -> tuple[str, str]:
+    """The same where arrays have room for so many requests only."""
+    return (
+        f"0..{most}",
+        "its arrays, of requests, statuses, indices or partitions, have room for no more",
+    )
+
+
 REDUCTIONS = (
     "one of " + ", ".join(f"gmpi.{name}" for name, _ in constants.OPERATIONS_REDUCE)
     + ", or a number of Context.op()"
 )  # fmt: skip
 
 
-def unfit_reduction_words(op: int, datatype: str) -> tuple[str, str]:
+def unfit_reduction_words(op: int, datatype: str, defined: Sequence[int]) -> tuple[str, str]:
     """(value, what is allowed) for a predefined operation that MPI does not define for a
-    datatype."""
+    datatype, and which it does."""
     value = f"gmpi.{constants.operation_name(op)} for {datatype}"
-    if op not in (constants.MINLOC, constants.MAXLOC):
-        return value, "gmpi.MINLOC or MAXLOC for pairs, or a number of Context.op()"
-    pairs = ", ".join(f"gmpi.{name}" for name, _, _ in constants.DATATYPES[constants.FIRST_PAIR :])
-    return value, f"a datatype of pairs: {pairs}"
+    if op in (constants.MINLOC, constants.MAXLOC):
+        pairs = (f"gmpi.{name}" for name, _, _ in constants.DATATYPES[constants.FIRST_PAIR :])
+        return value, f"a datatype of pairs: {', '.join(pairs)}"
+    if not defined:
+        return value, "a number of Context.op()"
+    *first, last = (constants.operation_name(number) for number in defined)
+    whose = "pairs" if constants.MINLOC in defined else "it"
+    return value, f"gmpi.{', '.join(first)} or {last} for {whose}, or a number of Context.op()"
+
+
+def unfit_reduction_of(op: int, datatype: int) -> tuple[str, str]:
+    """The same for the handle of a predefined datatype."""
+    name, _, dtype = constants.DATATYPES[datatype & 0xFF]
+    return unfit_reduction_words(op, name, constants.defined_for(dtype, name))
 
 
 def proxied_words(op: int, call: int) -> tuple[str, str]:

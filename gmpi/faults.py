@@ -38,7 +38,7 @@ from gmpi.fault_words import (
     outside_words,
     partition_words,
     request_words,
-    unfit_reduction_words,
+    unfit_reduction_of,
 )
 from gmpi.value_words import datatype_text, rank_text, tag_text, unfit, unfit_words
 from host_proxy.compiled.headers import FLAWS
@@ -204,7 +204,7 @@ def _communicator(entry: Entry, known: Known) -> Words:
 def _reduction(entry: Entry, known: Known) -> Words:
     if not 0 <= entry.value < len(OPERATIONS_REDUCE):
         return Words(entry.value, REDUCTIONS)
-    return Words(*unfit_reduction_words(entry.value, datatype_text(entry.datatype)))
+    return Words(*unfit_reduction_of(entry.value, entry.datatype))
 
 
 def _buffer(entry: Entry, known: Known) -> Words:
@@ -297,6 +297,7 @@ _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
     ops.REQUEST: _request,
     ops.PARTITION: _partition,
     ops.TAKEN: lambda entry, known: Words(hex(entry.value), *fault_words.MESSAGE),
+    ops.ROOM: lambda entry, known: Words(entry.value, *fault_words.room_words(entry.high)),
     ops.LENGTH: _length,
     ops.RESOURCE: _resource,
     ops.OPERATION: _operation,

@@ -122,3 +122,17 @@ def test_frozen_values_tell_mpi_libraries_apart() -> None:
     # one is PROC_NULL of the other.
     for name in ("PROC_NULL", "ANY_SOURCE", "ERR_TRUNCATE", "UNDEFINED", "WCHAR"):
         assert f"{name}={getattr(constants, name)}" in constants.FROZEN.split()
+
+
+def test_the_library_reduces_what_mpi_defines_and_hardly_more() -> None:
+    """``UNFIT`` keeps from MPI what would break a communicator. Open MPI also adds bytes."""
+    for op, (name, operation) in enumerate(constants.OPERATIONS_REDUCE):
+        for number, (datatype, handle, _) in enumerate(constants.DATATYPES):
+            one, result = np.zeros(64, np.uint8), np.zeros(64, np.uint8)
+            try:
+                MPI.COMM_SELF.Allreduce([one, 1, handle], [result, 1, handle], operation)
+                taken = True
+            except MPI.Exception:
+                taken = False
+            fits = not constants.UNFIT[op] >> number & 1
+            assert taken == fits or (datatype == "BYTE" and not fits), (name, datatype, taken)

@@ -193,6 +193,12 @@ CASES = {
         "GMPI_Improbe of this context that has not been received; each is received once",
         gmpi.ArgumentError,
     ),
+    ops.ROOM: (
+        row(wire.OP_WAIT, ops.ROOM, 5, 4),
+        "GMPI_Wait in block 5: count is 5, allowed is 0..4; its arrays, of requests, statuses, "
+        "indices or partitions, have room for no more",
+        gmpi.ArgumentError,
+    ),
     ops.BLOCKS: (
         row(wire.OP_ALLTOALLV, ops.BLOCKS, 400, 170),
         "GMPI_Ialltoallv in block 5: number of blocks is 400, out and back, allowed is at most "

@@ -15,8 +15,9 @@ from device_lib.api.collectives import make_collective_calls
 from device_lib.api.collectives_counted import make_counted_calls
 from device_lib.api.collectives_of_blocks import make_block_calls
 from device_lib.api.combined import both_of, make_combined
-from device_lib.api.finishing import as_it_is, make_finishing
+from device_lib.api.finishing import as_it_is, failed_status, make_finishing
 from device_lib.api.freeing import FOREVER, make_freeing
+from device_lib.api.lists import WORD, call_of, make_refuse, statuses_of
 from device_lib.api.looking import make_looking
 from device_lib.api.messages import make_message_call, make_refused
 from device_lib.api.onesided import make_onesided_calls
@@ -47,6 +48,7 @@ from device_lib.platform.primitives import (
     buffer_of,
     describe,
     device,
+    int64,
     lane_id,
 )
 from device_lib.platform.scope import WARP, Scope, warp_lanes, warp_mask
@@ -56,7 +58,9 @@ from device_lib.proxied.ring import post
 from device_lib.proxied.scattered import make_open_scattered
 from device_lib.proxied.slots import error_handle
 from gmpi.contract import wire
-from gmpi.contract.constants import ERR_COMM, SUCCESS
+from gmpi.contract.constants import ERR_COMM, ERR_COUNT, SUCCESS
+
+_WAITALL, _WAITANY = call_of("Waitall"), call_of("Waitany")
 
 
 # long: a name for each
@@ -80,7 +84,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     waiting = make_waiting(scope, requests, direct, finishing)
     finish_several, finish_one_of = waiting.finish_several, waiting.finish_one
     wait_for_each = waiting.wait_for_each
-    several = make_several(scope, finish)
+    refuse = make_refuse(requests.report)
+    several = make_several(scope, finish, refuse)
     make_wait = make_round_waits(scope, requests.help_others, direct.go_on)
     make_pipeline_waits(scope, requests.help_others)
     transfer = make_transfer(scope, make_wait)
@@ -173,6 +178,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     @device
     def waitall(ctx, count, requests, statuses=None):
         address, room, strided = buffer_of(requests)
+        if refuse(ctx, _WAITALL, count, min(int64(room) // WORD, statuses_of(statuses))):
+            return ERR_COUNT
         if statuses is None:
             if strided:
                 words = describe(requests, address, room, strided)
@@ -192,6 +199,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     @device
     def waitany(ctx, count, requests):
         address, room, strided = buffer_of(requests)
+        if refuse(ctx, _WAITANY, count, int64(room) // WORD):
+            return -1, failed_status(ERR_COUNT)
         if has_direct(ctx):
             return finish_one_of(ctx, count, address, requests.strides[0])
         return complete_one(ctx, count, address, requests.strides[0])
@@ -199,11 +208,11 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     # --- partitioned requests (MPI 4.1 chapter 4) -------------------------------------------------
 
     making = make_making(scope, requests)
-    ends = make_partitioned_calls(quick, making)
+    ends = make_partitioned_calls(quick, making, refuse)
     opening = SimpleNamespace(
         open_scattered=open_scattered, send=direct.send, receive=direct.receive
     )
-    persistent = make_persistent(scope, requests, opening, quick.start)
+    persistent = make_persistent(scope, requests, opening, quick.start, refuse)
     others = SimpleNamespace(
         perform=perform, free_persistent=persistent.free_persistent, free_partitioned=making.free
     )

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.api.finishing import failed_status
+from device_lib.api.lists import WORD, elements_of
 from device_lib.direct.grid_commands import leads
 from device_lib.direct.grid_team import ERROR, HANDLE, make_team
 from device_lib.move.message import element_at
@@ -34,11 +36,6 @@ def _set_null(requests, index):
         at = element_at(gpu.describe(requests, address, room, strided), index, 8)
     if not slots.is_partitioned(gpu.load_8(at)):
         gpu.store_8(at, REQUEST_NULL)
-
-
-@device
-def _failed(error):
-    return Status(int64(error), -1, -1, 0, 0)
 
 
 def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
@@ -114,11 +111,11 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
                 status, more = served_status(ctx)
                 return status
             error = gather(ctx)
-            status = _failed(error)
+            status = failed_status(error)
             if error == SUCCESS:
                 status = block_call(as_leader(ctx), *arguments)
                 error = release_status(ctx, status, 0)
-            return status if error == SUCCESS else _failed(error)
+            return status if error == SUCCESS else failed_status(error)
 
         return call
 
@@ -171,7 +168,7 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
             return more != 0, status
         error = gather(ctx)
         completed = error != SUCCESS
-        status = _failed(error)
+        status = failed_status(error)
         if error == SUCCESS:
             completed, status = block_test(as_leader(ctx), request)
             release_status(ctx, status, 1 if completed else 0)
@@ -182,7 +179,7 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         if not leads():
             result = served_error(ctx)
             i = 0
-            while i < count:
+            while i < count and i < elements_of(requests, WORD):  # else it was refused
                 _set_null(requests, i)
                 i += 1
             return result
@@ -201,7 +198,7 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
             return index, status
         error = gather(ctx)
         index = int64(-1)
-        status = _failed(error)
+        status = failed_status(error)
         if error == SUCCESS:
             index, status = block_waitany(as_leader(ctx), count, requests)
             release_status(ctx, status, index)

@@ -3,11 +3,13 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.api.lists import call_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.primitives import device, int64
-from gmpi.contract.constants import SUCCESS
+from gmpi.contract.constants import ERR_COUNT, SUCCESS
 from gmpi.contract.partitions import DIMENSIONS_SHIFT, FLAWS_SHIFT
 from gmpi.contract.wire import (
     FLAG_PRIVATE_BUFFER,
@@ -15,6 +17,8 @@ from gmpi.contract.wire import (
     OP_PRECV_INIT,
     OP_PSEND_INIT,
 )
+
+_PREADY_LIST = call_of("Pready_list")
 
 
 @device
@@ -25,12 +29,15 @@ def _dimension(words, number):
     return gpu.load_8(words + 32 + 16 * number), gpu.load_8(words + 40 + 16 * number)
 
 
-def make_partitioned_calls(partitioned: SimpleNamespace, making: SimpleNamespace):
+def make_partitioned_calls(
+    partitioned: SimpleNamespace, making: SimpleNamespace, refuse: Callable
+) -> SimpleNamespace:
     """The calls of one scope.
 
     Args:
         partitioned: of ``direct.partitioned_quick``.
         making: ``direct.partitioned_making``.
+        refuse: of ``lists``.
     """
     make_one = making.make
     make_ready, make_range_ready = partitioned.ready, partitioned.ready_range
@@ -76,7 +83,9 @@ def make_partitioned_calls(partitioned: SimpleNamespace, making: SimpleNamespace
 
     @device
     def pready_list(ctx, length, partitions, request):
-        result = SUCCESS
+        if refuse(ctx, _PREADY_LIST, length, len(partitions)):
+            return int64(ERR_COUNT)
+        result = int64(SUCCESS)
         i = 0
         while i < length:
             error = make_ready(ctx, int64(partitions[i]), int64(request))

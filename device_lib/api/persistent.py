@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 from device_lib.api.collectives import NONE_PENDING, make_collective_calls
 from device_lib.api.finishing import as_it_is
+from device_lib.api.lists import WORD, call_of
 from device_lib.api.messages import make_message_call, make_refused, not_direct
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.persistent_rows import find_row, is_row_s, persistent_row
@@ -24,9 +25,16 @@ from device_lib.platform.scope import Scope
 from device_lib.proxied import slots
 from device_lib.proxied.slots import error_handle
 from gmpi.contract import persistent, wire
-from gmpi.contract.constants import ERR_COMM, ERR_REQUEST, GMPI_ERR_NO_RESOURCE, SUCCESS
+from gmpi.contract.constants import (
+    ERR_COMM,
+    ERR_COUNT,
+    ERR_REQUEST,
+    GMPI_ERR_NO_RESOURCE,
+    SUCCESS,
+)
 
 _CALL = wire.CALL_MASK << wire.CALL_SHIFT
+_STARTALL = call_of("Startall")
 
 
 @device
@@ -44,7 +52,11 @@ def _keep_buffer(row, field, at, words):
 
 # long: a name for each
 def make_persistent(
-    scope: Scope, requests: SimpleNamespace, opening: SimpleNamespace, start_partitioned: Callable
+    scope: Scope,
+    requests: SimpleNamespace,
+    opening: SimpleNamespace,
+    start_partitioned: Callable,
+    refuse: Callable,
 ) -> SimpleNamespace:
     """The calls of one scope.
 
@@ -52,6 +64,7 @@ def make_persistent(
         requests: of the proxied road.
         opening: ``open_scattered``, and ``send`` and ``receive`` of the direct road.
         start_partitioned: GMPI_Start of partitioned requests.
+        refuse: of ``lists``.
     """
     open_request, report = requests.open_request, requests.report
     keep_bytes = requests.keep_bytes
@@ -249,6 +262,8 @@ def make_persistent(
     @device
     def startall(ctx, count, requests):
         address, room, strided = gpu.buffer_of(requests)
+        if refuse(ctx, _STARTALL, count, int64(room) // WORD):
+            return int64(ERR_COUNT)
         return start_each_linked(ctx, int64(count), address)
 
     # --- freeing ----------------------------------------------------------------------------------

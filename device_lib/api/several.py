@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.api.finishing import failed_status
+from device_lib.api.lists import WORD, call_of, elements_of, statuses_of
 from device_lib.direct.partitioned_waits import is_inactive
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status, status_of, store_status
@@ -20,9 +22,11 @@ from device_lib.proxied import slots
 from device_lib.proxied.closing import NO_ORIGIN
 from device_lib.proxied.closing_all import STATUS_BYTES
 from device_lib.proxied.slots import error_handle
-from gmpi.contract.constants import SUCCESS, UNDEFINED
+from gmpi.contract.constants import ERR_COUNT, SUCCESS, UNDEFINED
 from gmpi.contract.wire import HANDLE_ERROR_SHIFT, REQUEST_NULL
 
+_TESTANY, _TESTALL = call_of("Testany"), call_of("Testall")
+_TESTSOME, _WAITSOME = call_of("Testsome"), call_of("Waitsome")
 #: In the array of Testall, where not all are complete yet: this one is, and its status is stored.
 _SEEN = 1 << (HANDLE_ERROR_SHIFT - 1)
 
@@ -32,8 +36,13 @@ def _is_seen(request):
     return request >> HANDLE_ERROR_SHIFT == 1 and request & _SEEN != 0
 
 
-def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
-    """The calls of one scope; ``finish`` is ``finishing.finish``."""
+def make_several(scope: Scope, finish: Callable, refuse: Callable) -> SimpleNamespace:
+    """The calls of one scope.
+
+    Args:
+        finish: ``finishing.finish``.
+        refuse: of ``lists``.
+    """
     leads = scope.leads
     sync = scope.sync
     part = parts_of(scope.name)
@@ -144,7 +153,14 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
         return address
 
     @device
+    def most_of(requests, indices, statuses):
+        most = min(elements_of(requests, WORD), elements_of(indices, WORD))
+        return min(most, statuses_of(statuses))
+
+    @device
     def testany(ctx, count, requests):
+        if refuse(ctx, _TESTANY, count, elements_of(requests, WORD)):
+            return -1, True, failed_status(ERR_COUNT)
         index, flag, error, source, tag, elements, nbytes = test_any_linked(
             ctx, int64(count), address_of(requests), int64(requests.strides[0])
         )
@@ -153,12 +169,17 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
     @device
     def testall(ctx, count, requests, statuses=None):
         at = 0 if statuses is None else address_of(statuses)
+        most = min(elements_of(requests, WORD), statuses_of(statuses))
+        if refuse(ctx, _TESTALL, count, most):
+            return True, int64(ERR_COUNT)
         flag, error = test_all_linked(ctx, int64(count), address_of(requests), at)
         return flag != 0, error
 
     @device
     def testsome(ctx, incount, requests, indices, statuses=None):
         at = 0 if statuses is None else address_of(statuses)
+        if refuse(ctx, _TESTSOME, incount, most_of(requests, indices, statuses)):
+            return int64(UNDEFINED), int64(ERR_COUNT)
         return test_some_linked(
             ctx, int64(incount), address_of(requests), address_of(indices), at, 0
         )
@@ -166,6 +187,8 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
     @device
     def waitsome(ctx, incount, requests, indices, statuses=None):
         at = 0 if statuses is None else address_of(statuses)
+        if refuse(ctx, _WAITSOME, incount, most_of(requests, indices, statuses)):
+            return int64(UNDEFINED), int64(ERR_COUNT)
         return test_some_linked(
             ctx, int64(incount), address_of(requests), address_of(indices), at, 1
         )

@@ -165,6 +165,31 @@ BOR: Final = 8
 BXOR: Final = 9
 MINLOC: Final = 10  # of pairs: the least value, and the least index that it has
 MAXLOC: Final = 11
+
+
+def defined_for(dtype: np.dtype, name: str = "") -> tuple[int, ...]:
+    """The predefined operations that MPI defines for elements of a dtype (MPI 4.1 section 6.9.2).
+
+    Args:
+        name: of the datatype, where there is one: BYTE and WCHAR are no integers.
+    """
+    if dtype.fields is not None:
+        return MINLOC, MAXLOC
+    if name == "WCHAR":
+        return ()
+    if name == "BYTE":
+        return BAND, BOR, BXOR
+    numbers = {"b": (LAND, LOR, LXOR), "f": (SUM, PROD, MIN, MAX), "c": (SUM, PROD)}
+    return numbers.get(dtype.kind, tuple(range(MINLOC)))
+
+
+#: For each operation, of which datatypes it is not defined: bits, by the low byte of their handles.
+UNFIT: Final = np.array(
+    [
+        sum((op not in defined_for(d, name)) << i for i, (name, _, d) in enumerate(DATATYPES))
+        for op in range(len(OPERATIONS_REDUCE))
+    ]
+)
 OPERATIONS: Final = 64  # how many there can be: behind MPI's, those of Context.op
 REPLACE: Final = 64  # of one-sided calls only
 NO_OP: Final = 65

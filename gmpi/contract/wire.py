@@ -92,7 +92,11 @@ OP_BARRIER = 7
 OP_SYNCHRONIZE = 8  # completes once every request opened before it has completed
 OP_CHUNK = 9  # a command has been executed
 OP_FAULT = 10  # the kernel itself refused a call: flags = its opcode, count = value; packet 3
-OP_WAIT = 11  # only named in faults
+OP_WAIT = 11  # only named in faults; there with the number of a call from 1 on, if it is one of
+# these, whose arrays have no room for as many as it says:
+LISTED = (
+    "Waitall", "Waitany", "Testall", "Testany", "Testsome", "Waitsome", "Startall", "Pready_list",
+)  # fmt: skip
 OP_SEND_CHANNEL = 12  # where messages to a peer with a tag go: packet 1 of the completion says it
 OP_RECEIVE_CHANNEL = 13  # and where those from it come
 # A wait on the direct road that takes long, and its end: for reports and time-outs. Their handle is

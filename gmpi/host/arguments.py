@@ -12,10 +12,9 @@ from mpi4py import MPI
 from gmpi.contract.constants import (
     ANY_SOURCE,
     ANY_TAG,
-    MAXLOC,
-    MINLOC,
     OPERATIONS_REDUCE,
     PROC_NULL,
+    defined_for,
 )
 from gmpi.errors import ArgumentError, ArgumentTypeError, DebugError, Fault, MPICallError
 from gmpi.fault_words import REDUCTIONS, caller, unfit_reduction_words
@@ -144,9 +143,9 @@ def checked_reduction(
     op = argument.whole(value, REDUCTIONS) if known is None else known
     if not 0 <= op < len(reductions.known):
         raise argument.refused(f"{argument.name} is {op}, allowed is {REDUCTIONS}", op, REDUCTIONS)
-    of_pairs = op in (MINLOC, MAXLOC)
-    if op < len(OPERATIONS_REDUCE) and of_pairs != (dtype.fields is not None):
-        found, allowed = unfit_reduction_words(op, f"dtype {dtype}")
+    defined = defined_for(dtype)
+    if op < len(OPERATIONS_REDUCE) and op not in defined:
+        found, allowed = unfit_reduction_words(op, f"dtype {dtype}", defined)
         raise argument.refused(f"{argument.name} is {found}, allowed is {allowed}", op, allowed)
     return op
 

@@ -44,10 +44,11 @@ WORDED = OPERATION + 6  # said in words, which the state has (notes)
 COUNTS = OPERATION + 7  # of the blocks of a collective: ``Wrong`` of counts.py, likewise
 BLOCKS = OPERATION + 8  # there are more of them than a table can have
 TAKEN = OPERATION + 9  # of a receive: no such message
+ROOM = OPERATION + 10  # of a call with arrays of requests: they have no room for so many
 WINDOW = OPERATION + 32  # of a one-sided call: | what is wrong (gmpi/contract/windows.py)
 WINDOW_FIELDS = 15
 
-WITHOUT_PEER = REQUEST, PARTITION, RESOURCE, OPERATION, CALL, TAKEN  # they say all there is
+WITHOUT_PEER = REQUEST, PARTITION, RESOURCE, OPERATION, CALL, TAKEN, ROOM  # they say all there is
 
 FIELD_NAMES = {
     COMMUNICATOR: "communicator",
@@ -76,6 +77,7 @@ FIELD_NAMES = {
     COUNTS: "counts",
     BLOCKS: "number of blocks",
     TAKEN: "message",
+    ROOM: "count",
     **{WINDOW + number: name for number, name in enumerate(windows.FIELDS)},
 }
 FIELD_CLASSES = {
@@ -97,6 +99,7 @@ FIELD_CLASSES = {
     LENGTHS: constants.ERR_COUNT,
     ROAD: constants.ERR_COMM,
     BLOCKS: constants.ERR_COUNT,
+    ROOM: constants.ERR_COUNT,
 }
 
 _DATA = COMMUNICATOR | DATATYPE | COUNT | BUFFER
@@ -192,6 +195,10 @@ _CALLS = {
     (wire.OP_BCAST, wire.NONBLOCKING): "GMPI_Ibcast",
     (wire.OP_BARRIER, wire.NONBLOCKING): "GMPI_Ibarrier",
     (wire.OP_ALLREDUCE, wire.PIECE): "GMPI_Allreduce",
+    **{
+        (wire.OP_WAIT, number << wire.CALL_SHIFT): f"GMPI_{name}"
+        for number, name in enumerate(wire.LISTED, 1)
+    },
     **{
         (move.op, call): f"GMPI_{move.name}"
         for move in moves.ALL_ROWS

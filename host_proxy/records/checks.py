@@ -26,6 +26,7 @@ from host_proxy.records.tables import (
 
 _DATATYPE_COUNT = len(constants.DATATYPES)
 _OPERATIONS_OF_MPI = len(constants.OPERATIONS_REDUCE)
+_UNFIT = constants.UNFIT
 _FIELDS = ops.FIELDS
 # What a kernel chooses in a handle: slot, packets and class.
 _CHOSEN = (
@@ -168,10 +169,8 @@ def _find_in_blocks(g, r, nbytes):
 
 @jit
 def _is_unfit(reduction, datatype):
-    """Whether MPI does not define a predefined operation for a datatype: MINLOC and MAXLOC are for
-    pairs, all others for anything else."""
-    of_pairs = reduction == constants.MINLOC or reduction == constants.MAXLOC
-    return reduction < _OPERATIONS_OF_MPI and of_pairs != (datatype & 0xFF >= constants.FIRST_PAIR)
+    """Whether MPI does not define a predefined operation for a datatype."""
+    return 0 <= reduction < _OPERATIONS_OF_MPI and _UNFIT[reduction] >> (datatype & 0xFF) & 1 != 0
 
 
 @inlined

@@ -14,7 +14,7 @@ from gmpi.contract.constants import (
     GMPI_ERR_NO_RESOURCE,
 )
 from gmpi.contract.moves import is_counted
-from gmpi.contract.wire import OP_WINDOW, PRIVATE_COMMUNICATOR
+from gmpi.contract.wire import OP_WAIT, OP_WINDOW, PRIVATE_COMMUNICATOR
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
 from host_proxy.platform.native import apart, bump, entry_apart, get, jit, put
@@ -82,6 +82,8 @@ def log_fault(g, r):
         field = ops.PARTITION
     elif error == ERR_COUNT:
         field = ops.BLOCKS if _is_counted(get(r, st.R_FLAGS)) else ops.LENGTHS
+        if get(r, st.R_FLAGS) == OP_WAIT:
+            field = ops.ROOM
     elif error == ERR_COMM:
         field = ops.ROAD
     elif error == ERR_OTHER and _COLLECTIVES[get(r, st.R_FLAGS)]:

@@ -14,7 +14,7 @@ from gmpi.contract import constants
 from gmpi.contract import counts as c
 from gmpi.contract.moves import BACK, OUT, Row
 from gmpi.contract.wire import POSITION_MASK
-from gmpi.fault_words import unfit_reduction_words
+from gmpi.fault_words import unfit_reduction_of
 
 if TYPE_CHECKING:
     from gmpi.datatypes.plans import Plan
@@ -327,12 +327,9 @@ class Reader(NamedTuple):
         return None if self.row.reduces else self.derived(datatype)
 
     def _require_defined(self, number: int, datatype: int) -> None:
-        """MINLOC and MAXLOC are for pairs, MPI's other operations for anything else."""
-        of_pairs = self.tag in (constants.MINLOC, constants.MAXLOC)
-        if self.tag < len(constants.OPERATIONS_REDUCE) and of_pairs != (
-            number >= constants.FIRST_PAIR
-        ):
-            found, allowed = unfit_reduction_words(self.tag, constants.DATATYPE_NAMES[datatype])
+        """MPI's operations are for some datatypes each."""
+        if 0 <= self.tag < len(constants.UNFIT) and constants.UNFIT[self.tag] >> number & 1:
+            found, allowed = unfit_reduction_of(self.tag, datatype)
             raise Refused(Wrong("op", found, allowed, "", int(constants.ERR_OP)))
 
     def _refuse_buffer(self, flaw: int, out: list[Block], back: list[Block]) -> None:

@@ -1,4 +1,5 @@
-"""Handles that nobody gave out: every call refuses them, and no request that is open is harmed.
+"""Handles that nobody gave out, and counts that arrays have no room for: every call refuses them,
+and no request that is open is harmed.
 
 Open requests of several kinds wait meanwhile, of the proxied road or, with ``--direct``, of the
 direct one. Handles are those of these requests with one bit turned, or two, and random ones. The
@@ -19,12 +20,20 @@ from gmpi import (
     GMPI_Isend,
     GMPI_Parrived,
     GMPI_Pready,
+    GMPI_Pready_list,
     GMPI_Request_free,
     GMPI_Start,
+    GMPI_Startall,
     GMPI_Test,
+    GMPI_Testall,
+    GMPI_Testany,
+    GMPI_Testsome,
     GMPI_Wait,
     GMPI_Waitall,
+    GMPI_Waitall_grid,
+    GMPI_Waitall_warp,
     GMPI_Waitany,
+    GMPI_Waitsome,
 )
 from gmpi.contract.wire import HANDLE_ERROR_SHIFT
 
@@ -130,10 +139,61 @@ def beside_open_requests(g: gmpi.Context) -> None:
         g.Request_free(request)
 
 
+LISTED = ("Waitall", "Waitany", "Testall", "Testany", "Testsome", "Waitsome", "Startall",
+          "Pready_list")  # fmt: skip
+
+
+@cuda.jit
+def too_many(ctx, count, partitioned, indices, statuses, found, behind):
+    """The array has three elements; what lies behind it is not to be touched."""
+    room = cuda.shared.array(4, np.int64)
+    if cuda.threadIdx.x < 4:
+        room[cuda.threadIdx.x] = gmpi.REQUEST_NULL if cuda.threadIdx.x < 3 else 77
+    cuda.syncthreads()
+    three = room[:3]
+    found[0] = GMPI_Waitall(ctx, count, three)
+    _, status = GMPI_Waitany(ctx, count, three)
+    found[1] = status.error
+    _, found[2] = GMPI_Testall(ctx, count, three)
+    _, _, status = GMPI_Testany(ctx, count, three)
+    found[3] = status.error
+    _, found[4] = GMPI_Testsome(ctx, count, three, indices)
+    _, found[5] = GMPI_Waitsome(ctx, count, three, indices)
+    found[6] = GMPI_Startall(ctx, count, three)
+    found[7] = GMPI_Pready_list(ctx, count, three, partitioned)
+    found[8] = GMPI_Waitall(ctx, count, (three[0], three[1], three[2]))
+    found[9] = GMPI_Waitall_warp(ctx, count, three)
+    found[10] = GMPI_Waitall_grid(ctx, count, three)
+    # Fewer statuses than requests.
+    found[11] = GMPI_Waitall(ctx, 3, three, statuses[:2])
+    _, found[12] = GMPI_Testall(ctx, 3, three, statuses[:2])
+    behind[0] = room[3]
+
+
+def counts_without_room(g: gmpi.Context) -> None:
+    indices, behind = (cuda.to_device(np.zeros(3, np.int64)) for _ in range(2))
+    statuses = cuda.to_device(np.zeros((3, 5), np.int64))
+    for count in (4, -1, 1 << 40):
+        found = cuda.to_device(np.full(13, -1, np.int64))
+        too_many[1, 32](g.device, count, 0, indices, statuses, found, behind)
+        try:
+            g.synchronize()
+            raise AssertionError("all were taken")
+        except gmpi.ArgumentError as error:
+            assert error.error_class == gmpi.ERR_COUNT, error
+        assert (found.copy_to_host() == gmpi.ERR_COUNT).all(), found.copy_to_host()
+        assert behind.copy_to_host()[0] == 77
+        texts = [str(fault) for fault in g.errors]
+        for name in LISTED:
+            wanted = f"GMPI_{name} in block 0: count is {count}, allowed is 0..3; its arrays"
+            assert any(wanted in text for text in texts), (wanted, texts)
+        assert any("count is 3, allowed is 0..2; its arrays" in text for text in texts), texts
+
+
 def main() -> None:
     own = WORLD.Split(RANK, 0)  # each rank by itself, to itself
     with gmpi.Context(own, wildcards=not DIRECT, watchdog_s=0) as g:
-        run([without_any_request, beside_open_requests], g)
+        run([without_any_request, beside_open_requests, counts_without_room], g)
     end()
 
 

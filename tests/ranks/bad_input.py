@@ -57,6 +57,7 @@ def _irecv(**wrong: int) -> Build:
 FLOATS = "tag 5, communicator 0, count 4 of FLOAT"
 RANKS = f"communicator 0 has {SIZE} ranks"
 HANDLES = "register it with Context.comm() first"
+OWN = "or a number of Context.op()"
 TYPES = "pass the constant of the gmpi module, not mpi4py's object or a size"
 A_TYPE = "a predefined datatype such as gmpi.FLOAT, or a handle of Context.commit()"
 OPS = (
@@ -126,8 +127,9 @@ def argument_cases() -> list[Case]:
         )  # fmt: skip
     for op, n, name, value, allowed in (
         (gmpi.MINLOC, 2, "INT", "gmpi.MINLOC for INT", f"a datatype of pairs: {PAIRS}"),
-        (gmpi.MAX, 1, "TWOINT", "gmpi.MAX for TWOINT",
-         "gmpi.MINLOC or MAXLOC for pairs, or a number of Context.op()"),
+        (gmpi.MAX, 1, "TWOINT", "gmpi.MAX for TWOINT", f"gmpi.MINLOC or MAXLOC for pairs, {OWN}"),
+        (gmpi.BAND, 2, "FLOAT", "gmpi.BAND for FLOAT", f"gmpi.SUM, PROD, MIN or MAX for it, {OWN}"),
+        (gmpi.SUM, 8, "C_BOOL", "gmpi.SUM for C_BOOL", f"gmpi.LAND, LOR or LXOR for it, {OWN}"),
     ):  # fmt: skip
         what = f"peer 0, tag {op}, communicator 0, count {n} of {name}"
         text = f"GMPI_Allreduce in block 0: op is {value}, allowed is {allowed} [{what}]"
