@@ -38,7 +38,7 @@ PROGRAMS = {
 MPICH_ONLY = {
     1: [
         "bad_input", "collectives", "lifecycle", "opening", "no_any_tag",
-        "point_to_point --direct --small", "onesided", "bad_handles",
+        "point_to_point --direct --small", "onesided", "bad_handles", "bad_arguments",
     ],
     2: [
         "host_side", "onesided --some", "partitioned", "partitioned_made", "partitioned_quick",
@@ -86,6 +86,7 @@ OPEN_MPI_ONLY = {
     1: [
         "point_to_point", "arrays", "datatypes", "host_side", "host_persistent",
         "random_counts --seeds=14:17", "bad_handles --direct",
+        "bad_arguments --direct",
     ],
     2: [
         "collective_errors", "arrays", "ENGINE=mpi4py bad_input",
