@@ -138,12 +138,10 @@ def latency(
     *,
     blocks: int = 1,
     registered: bool = False,
-    kernel: Any = None,
+    kernel: Any = exchange,
 ) -> dict[str, float]:
-    """One way by one block, or by all ``blocks`` of a grid, by ``kernel`` or the usual one."""
-    run, verify = kernel or exchange, exchange_checked
-    if blocks > 1:
-        run, verify = kernel or _grid_kernels.exchange, _grid_kernels.exchange_checked
+    """One way by one block, or by all ``blocks`` of a grid, which run ``kernel``."""
+    verify = exchange_checked if blocks == 1 else _grid_kernels.exchange_checked
     rounds = 3 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300 if n <= 1 << 20 else 30
     skip = max(2, rounds // 10)
     out, back = buffers(g, n, registered)
@@ -157,7 +155,7 @@ def latency(
     if bad:
         fail(f"{n} bytes: {bad} wrong bytes or statuses")
     comm.Barrier()
-    run[blocks, threads](g.device, out, back, n, comm.rank, rounds + skip, skip, cycles, road)
+    kernel[blocks, threads](g.device, out, back, n, comm.rank, rounds + skip, skip, cycles, road)
     g.synchronize()
     return summary(cycles.copy_to_host() / cycles_per_us() / 2)
 
@@ -207,24 +205,28 @@ def grid_row(g: gmpi.Context, comm: MPI.Comm, n: int, threads: int) -> dict[str,
     between any memory, into registered memory, and there by Send and Recv."""
     blocks = min(most_blocks(g, comm, threads), multiprocessors())
     row: dict[str, Any] = {"size": n, "threads": threads, "blocks": blocks}
-    for name in ("direct", "registered", "blocking"):
-        kernel = _grid_kernels.exchange_blocking if name == "blocking" else None
+    posted, blocking = _grid_kernels.exchange, _grid_kernels.exchange_blocking
+    kernels = {"direct": posted, "registered": posted, "blocking": blocking}
+    for name, kernel in kernels.items():
         found = latency(
-            *(g, comm, gmpi.COMM_WORLD, n, threads),
+            g,
+            comm,
+            gmpi.COMM_WORLD,
+            n,
+            threads,
             blocks=blocks,
             registered=name != "direct",
             kernel=kernel,
         )
         row[name] = found
         gb_per_s = n / found["p50"] / 1e3
-        if name == "registered":
-            row["gb_per_s"] = gb_per_s
         if comm.rank == 0:
             print(
                 f"# grid of {blocks} x {threads}, {name}: {n} bytes {found['p50']:.2f} us, p99 "
                 f"{found['p99']:.2f}, {gb_per_s:.1f} GB/s",
                 flush=True,
             )
+    row["gb_per_s"] = n / row["registered"]["p50"] / 1e3
     return row
 
 

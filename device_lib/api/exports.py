@@ -149,7 +149,7 @@ def GMPI_Waitall(
     Polls up to 32 requests in one read of host memory: faster than one GMPI_Wait for each.
 
     Args:
-        count: how many requests.
+        count: how many requests; ``gmpi.ERR_COUNT`` where the arrays have room for fewer.
         requests: int64[count] in device, shared or local memory, set to ``gmpi.REQUEST_NULL``
             except where they are partitioned; or a tuple of requests.
         statuses: array of ``gmpi.STATUS_DTYPE``[count] (or int64[count, 5]) in device memory, or
@@ -168,7 +168,7 @@ def GMPI_Waitany(ctx: DeviceContext, count: int, requests: Any) -> tuple[int, St
     Polls up to 32 requests in one read of host memory, more in turns.
 
     Args:
-        count: how many requests.
+        count: how many requests; ``gmpi.ERR_COUNT`` where the arrays have room for fewer.
         requests: int64[count], the same for all threads of the scope; the completed one is set to
             ``gmpi.REQUEST_NULL``, unless it is partitioned.
 

@@ -112,7 +112,7 @@ def GMPI_Startall(ctx: DeviceContext, count: int, requests: Any) -> int:
     """GMPI_Start for each of several requests (MPI 4.1 section 3.9).
 
     Args:
-        count: how many requests.
+        count: how many requests; ``gmpi.ERR_COUNT`` where the arrays have room for fewer.
         requests: int64[count] in device, shared or local memory, in one piece; or a tuple.
 
     Returns:
@@ -160,7 +160,7 @@ def GMPI_Pready_list(
     """GMPI_Pready for several partitions, in any order (MPI 4.1 section 4.2.3).
 
     Args:
-        length: how many.
+        length: how many; ``gmpi.ERR_COUNT`` where the list has fewer.
         array_of_partitions: int32[length] or int64[length] in device, shared or local memory, or a
             constant.
         request: as GMPI_Pready.

@@ -66,7 +66,7 @@ def GMPI_Testany(ctx: DeviceContext, count: int, requests: Any) -> tuple[int, bo
     Does not block; each look is a read of host memory.
 
     Args:
-        count: how many requests.
+        count: how many requests; ``gmpi.ERR_COUNT`` where the arrays have room for fewer.
         requests: int64[count], the same for all threads of the scope; the completed one is set to
             ``gmpi.REQUEST_NULL``, unless it is partitioned.
 
@@ -87,7 +87,7 @@ def GMPI_Testall(
     with the same arrays, or GMPI_Waitall without statuses.
 
     Args:
-        count: how many requests.
+        count: how many requests; ``gmpi.ERR_COUNT`` where the arrays have room for fewer.
         requests: int64[count] in one piece, in device, shared or local memory; in the end all are
             ``gmpi.REQUEST_NULL`` but for partitioned ones.
         statuses: array of ``gmpi.STATUS_DTYPE``[count] (or int64[count, 5]) in device memory, or
@@ -108,7 +108,7 @@ def GMPI_Testsome(
     """Looks once at each request, and closes those that are complete (MPI 4.1 section 3.7.5).
 
     Args:
-        incount: how many requests.
+        incount: how many requests; ``gmpi.ERR_COUNT`` where the arrays have room for fewer.
         requests: int64[incount] in one piece, in device, shared or local memory; completed ones are
             set to ``gmpi.REQUEST_NULL``, unless they are partitioned.
         indices: int64[incount] in one piece, likewise: which ones were complete.

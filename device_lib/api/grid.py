@@ -178,8 +178,9 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
     def waitall(ctx, count, requests, statuses=None):
         if not leads():
             result = served_error(ctx)
+            end = min(int64(count), elements_of(requests, WORD))  # more was refused
             i = 0
-            while i < count and i < elements_of(requests, WORD):  # else it was refused
+            while i < end:
                 _set_null(requests, i)
                 i += 1
             return result

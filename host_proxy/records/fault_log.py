@@ -80,10 +80,10 @@ def log_fault(g, r):
         value = get(r, st.R_HANDLE)
     elif error == ERR_ARG:
         field = ops.PARTITION
+    elif error == ERR_COUNT and get(r, st.R_FLAGS) == OP_WAIT:
+        field = ops.ROOM
     elif error == ERR_COUNT:
         field = ops.BLOCKS if _is_counted(get(r, st.R_FLAGS)) else ops.LENGTHS
-        if get(r, st.R_FLAGS) == OP_WAIT:
-            field = ops.ROOM
     elif error == ERR_COMM:
         field = ops.ROAD
     elif error == ERR_OTHER and _COLLECTIVES[get(r, st.R_FLAGS)]:

@@ -34,14 +34,15 @@ INTEGERS: dict[str, tuple[int, list[int]]] = {
     **dict.fromkeys(("dest", "source", "root", "target_rank", "rank"), (0, RANKS)),
     **dict.fromkeys(("tag", "sendtag", "recvtag"), (3, TAGS)),
     "op": (gmpi.SUM, ANY),
+    **dict.fromkeys(("count", "sendcount", "recvcount"), (1, COUNTS)),
+    **dict.fromkeys(("origin_count", "target_count", "result_count"), (1, COUNTS)),
+    **dict.fromkeys(("datatype", "sendtype", "recvtype"), (gmpi.DOUBLE, ANY)),
+    **dict.fromkeys(("origin_datatype", "target_datatype"), (gmpi.DOUBLE, ANY)),
+    "result_datatype": (gmpi.DOUBLE, ANY),
     **dict.fromkeys(("direction", "disp", "partition", "partition_low", "assertion"), (0, ANY)),
     **dict.fromkeys(("target_disp", "notification_idx"), (0, ANY)),
     **dict.fromkeys(("partition_high", "partitions", "maxdims", "incount", "length"), (1, COUNTS)),
 }
-for _what in ("", "send", "recv", "origin_", "target_", "result_"):
-    INTEGERS[f"{_what}count"] = 1, COUNTS
-    INTEGERS[f"{_what}datatype" if _what in ("", "origin_", "target_", "result_")
-             else f"{_what}type"] = gmpi.DOUBLE, ANY  # fmt: skip
 
 
 def arrays() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from common import RANK, WORLD, end, every_shape, run
+from common import RANK, WORLD, end, every_shape, raises, run
 from numba import cuda
 
 import gmpi
@@ -35,7 +35,7 @@ from gmpi import (
     GMPI_Waitany,
     GMPI_Waitsome,
 )
-from gmpi.contract.wire import HANDLE_ERROR_SHIFT
+from gmpi.contract.wire import HANDLE_ERROR_SHIFT, LISTED
 
 DIRECT = "--direct" in sys.argv[1:]
 CALLS = 8
@@ -90,11 +90,8 @@ def beside(ctx, out, back, sizes, handles, turns, found, errors):
 
 def check(g: gmpi.Context, given: np.ndarray, found: np.ndarray) -> None:
     """All were refused, but for those that say that no request was opened, and how that ended."""
-    try:
-        g.synchronize()
-        raise AssertionError("all were taken")
-    except gmpi.ArgumentError as error:
-        assert error.error_class == gmpi.ERR_REQUEST, error
+    error = raises(gmpi.ArgumentError, "request is", g.synchronize)
+    assert error.error_class == gmpi.ERR_REQUEST, error
     for i, handle in enumerate(given.tolist()):
         expected = [gmpi.ERR_REQUEST] * CALLS
         expected[2] = 1  # Parrived: nothing to wait for
@@ -139,10 +136,6 @@ def beside_open_requests(g: gmpi.Context) -> None:
         g.Request_free(request)
 
 
-LISTED = ("Waitall", "Waitany", "Testall", "Testany", "Testsome", "Waitsome", "Startall",
-          "Pready_list")  # fmt: skip
-
-
 @cuda.jit
 def too_many(ctx, count, partitioned, indices, statuses, found, behind):
     """The array has three elements; what lies behind it is not to be touched."""
@@ -176,11 +169,8 @@ def counts_without_room(g: gmpi.Context) -> None:
     for count in (4, -1, 1 << 40):
         found = cuda.to_device(np.full(13, -1, np.int64))
         too_many[1, 32](g.device, count, 0, indices, statuses, found, behind)
-        try:
-            g.synchronize()
-            raise AssertionError("all were taken")
-        except gmpi.ArgumentError as error:
-            assert error.error_class == gmpi.ERR_COUNT, error
+        error = raises(gmpi.ArgumentError, "count is", g.synchronize)
+        assert error.error_class == gmpi.ERR_COUNT, error
         assert (found.copy_to_host() == gmpi.ERR_COUNT).all(), found.copy_to_host()
         assert behind.copy_to_host()[0] == 77
         texts = [str(fault) for fault in g.errors]
