@@ -154,6 +154,26 @@ def _half_makes_the_call(ctx):  # type: ignore[no-untyped-def]
         GMPI_Barrier(ctx, 0)
 
 
+@pytest.mark.parametrize("between", [True, False])
+def test_two_broadcasts_of_a_block_need_a_barrier_between_them(between: bool) -> None:
+    """On a GPU both are stored in the same words: a warp that is late would take the second one."""
+
+    @cuda.jit
+    def kernel(out: Any) -> None:
+        first = primitives_sim.broadcast_block(7)
+        if between:
+            primitives_sim.sync_block()
+        out[cuda.threadIdx.x] = first + primitives_sim.broadcast_block_3(1, 2, 3)[2]
+
+    out = np.zeros(64, np.int64)
+    if between:
+        kernel[1, 64](out)
+        assert (out == 10).all()
+    else:
+        with pytest.raises(AssertionError, match="two broadcasts"):
+            kernel[1, 64](out)
+
+
 def test_a_call_that_some_threads_do_not_make_is_named_with_its_line() -> None:
     line = _half_makes_the_call.py_func.__code__.co_firstlineno + 3
     call = rf"GMPI_Barrier at .*test_simulator.py:{line}: threads 0, 1, 2, 3, \.\.\. of block 0"

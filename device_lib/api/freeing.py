@@ -245,6 +245,7 @@ def make_freeing(
             if slot >= 0:
                 left += close_one(ctx, slot, handle, end)
                 slot += 1
+                sync()  # before the next broadcast
         return left
 
     close_freed_linked = part("close_freed", 4, 1, close_freed)

@@ -156,6 +156,7 @@ def make_go_on(scope: Scope, help_one: Callable) -> Callable:
     def go_on_with_others(ctx, first):
         """Goes on with an open request; whether there are any."""
         there = 0
+        sync()  # all have what was broadcast last
         if leads() and lane_id() == 0:
             there = load_gpu(ctx.device + DEVICE_DIRECT_OPEN)
         there, unused, ignored = broadcast_3(there, 0, 0)

@@ -151,6 +151,7 @@ def make_groups(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
         sends it."""
         begins = 0
         group = group_of(row, partition)
+        sync()  # all have what the caller has broadcast
         if leads() and gpu.lane_id() == 0:
             gpu.fence_gpu()  # whoever sends it must see its bytes
             at = row_group(row, group)

@@ -41,22 +41,23 @@ def scatter(bits):
     return getcurrent().block.number * 37 + (time.perf_counter_ns() >> 3) & ((1 << bits) - 1)
 
 
-def _block_values(value):
-    me = getcurrent()
-    return me.block.barrier.meet(me, me.thread_id, value)
-
-
 def sync_block_or(flag):
     me = getcurrent()
+    me.block.told = False
     return any(me.block.barrier.meet(me, me.thread_id, flag, None, True))
 
 
 def broadcast_block(a):
-    return _block_values(a)[0]
+    """On a GPU thread 0 stores it where the last one was: who has that not yet would take this."""
+    me = getcurrent()
+    if me.thread_id == 0:
+        assert not me.block.told, "two broadcasts of a block without a sync_block() between them"
+        me.block.told = True
+    return me.block.barrier.meet(me, me.thread_id, a)[0]
 
 
 def broadcast_block_3(*values):
-    return _block_values(values)[0]
+    return broadcast_block(values)
 
 
 broadcast_block_4 = broadcast_block_5 = broadcast_block_3

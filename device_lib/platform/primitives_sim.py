@@ -84,6 +84,7 @@ def sync_warp(mask):
 
 def sync_block():
     me = getcurrent()
+    me.block.told = False
     me.block.barrier.sync(me)
 
 

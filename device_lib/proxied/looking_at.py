@@ -28,7 +28,7 @@ def make_look_at(scope: Scope) -> Callable:
     """For one scope, all of whose threads call it together."""
     leads = scope.leads
     sync = scope.sync
-    broadcast_3 = scope.broadcast_3
+    broadcast_5 = scope.broadcast_5
     follow = make_follow(scope, False)
     take_out = make_take_out(scope)
 
@@ -61,8 +61,7 @@ def make_look_at(scope: Scope) -> Callable:
             outcome = 0
         elif event == completion.ABORTED:
             outcome = COMPLETED | (status & 0xFF) << ERROR_SHIFT
-        outcome, count, origin = broadcast_3(outcome, count, origin)
-        staged, unused, ignored = broadcast_3(staged, 0, 0)
+        outcome, count, origin, staged, unused = broadcast_5(outcome, count, origin, staged, 0)
         if staged != 0:
             take_out(ctx, handle, outcome)
         if leads() and ours and lane_id() == 0:

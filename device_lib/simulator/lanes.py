@@ -84,6 +84,7 @@ class Block:
         self.shared = shared
         self.rows: dict[int, Any] = {}  # primitives.put_block_row
         self.put: tuple = ()  # primitives.put_block_4
+        self.told = False  # whether there is no barrier since the last broadcast
         self.notes: dict[int, int] = defaultdict(int)  # primitives.put_block_note
         self.trace_notes: dict[int, int] = defaultdict(int)  # tracing_sim.put
         self.said: dict[int, list[Any]] = {}  # arguments_sim: calls that not all have made yet
@@ -124,6 +125,7 @@ class Lane(greenlet):  # type: ignore[misc]
         grid.switch()
 
     def sync_block(self, value: Any = None, strict: bool = False) -> Any:
+        self.block.told = False
         return self.block.barrier.meet(self, self.thread_id, value, strict=strict)
 
     def retire(self) -> None:
