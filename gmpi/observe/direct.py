@@ -99,7 +99,7 @@ def open_collectives(context: Context) -> list[str]:
 
 
 def open_requests(context: Context) -> list[OpenRequest]:
-    """All of them."""
+    """All of them; those of a channel in order."""
     if not context._has_kernels or not context._memory.direct:
         return []
     memory = context._memory
@@ -127,4 +127,4 @@ def open_requests(context: Context) -> list[OpenRequest]:
                 stage == rows.FINISHED,
             )
         )
-    return found
+    return sorted(found, key=lambda one: (one.communicator, one.peer, one.tag, one.number))

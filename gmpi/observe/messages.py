@@ -124,9 +124,9 @@ class Messages:
         found = []
         for slot, mark in enumerate(self._credits(channel)):
             last = channel.number - 1 - (channel.number - 1 - slot) % ch.DEPTH  # of this slot
-            behind = _distance(mark >> 1, last)
+            behind = distance(mark >> 1, last)
             found += [(last - n) & ch.NUMBERS for n in range(0, behind, ch.DEPTH)]
-        return sorted(found, key=lambda number: _distance(channel.number, number))
+        return sorted(found, key=lambda number: distance(channel.number, number))
 
     # --- reports ----------------------------------------------------------------------------------
 
@@ -226,13 +226,27 @@ def with_messages(
         return list(pending.values()), []
 
 
+def with_arrival(context: Context, opened: list[OpenRequest]) -> list[str]:
+    """Open requests in words; of receives, whether their message has not come."""
+    if not opened:
+        return []
+    messages, found = Messages(context), []
+    for one in opened:
+        key, number = (one.communicator, one.peer, one.tag), one.number
+        missing = (
+            one.receives and not one.finished and number >= messages.counted(False, key, number)
+        )
+        found.append(f"{one}, whose message has not come" if missing else str(one))
+    return found
+
+
 def _key(direction: int, comm: int, peer: int, tag: int) -> int:
     """As ``device_lib/direct/table.py`` makes it."""
     key = ch.KEY_MARK | direction << ch.KEY_RECEIVES_SHIFT | comm << ch.KEY_COMM_SHIFT
     return key | peer << ch.KEY_PEER_SHIFT | tag
 
 
-def _distance(begin: int, end: int) -> int:
+def distance(begin: int, end: int) -> int:
     """How far it is from one number to another one, which wrap; negative: back."""
     return ((end - begin + ch.HALF_TURN) & ch.NUMBERS) - ch.HALF_TURN
 
@@ -244,5 +258,5 @@ def _first_missing(marks: list[int], number: int) -> int:
         marks: of the last message in each slot; even where there was none so far.
     """
     following = [(mark >> 1) + ch.DEPTH if mark & 1 else slot for slot, mark in enumerate(marks)]
-    nearest = min(_distance(number, one) for one in following)
+    nearest = min(distance(number, one) for one in following)
     return (number + nearest) & ch.NUMBERS
