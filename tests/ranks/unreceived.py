@@ -176,7 +176,7 @@ def all_received() -> None:
         barrier()
         if turn == 0:
             for last, number in enumerate((2 * HALF_TURN - DEPTH, HALF_TURN - DEPTH)):
-                move_on(g, lambda keys, last=last: keys & KEY_TAG_MASK == 50 + last, number)
+                move_on(g, lambda keys, last=last: keys & KEY_TAG_MASK == 31 + last, number)
         barrier()
     assert told(g) == ""
 
