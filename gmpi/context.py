@@ -292,7 +292,8 @@ class Context(Handles, WindowCalls):
         """Waits for kernels, ends the proxy, reports what was left open. Idempotent.
 
         Warns (LeakWarning) of requests that were never waited for, partitioned requests and
-        datatypes that were never freed, and messages that have come and were never received.
+        datatypes that were never freed, and messages that have come and were never received; on
+        the direct road also of those that came after their receiver had closed.
 
         Raises:
             PendingError: kernels ended without completing these requests, or without taking

@@ -60,7 +60,7 @@ MPICH_ONLY = {
         "exchanges --some", "counts --direct", "direct_blocks short_reduces", "interleaved",
         "random_blocks --direct --seeds=102:104",
         "random_requests --seeds=5:7",
-        "planted", "direct --some", "gaps --some", "each_size --some",
+        "planted", "direct --some", "unreceived", "gaps --some", "each_size --some",
         "datatypes --direct --small --some",
         "ROAD=proxied partitioned --some",
         "collectives --direct --some", "grid --direct --some",
@@ -73,8 +73,7 @@ MPICH_ONLY = {
         "exchanges no_record_for_a_call counts_that_differ communicators_that_come_and_go "
         "swaps_of_all_lengths",
         "neighbours --direct", "random_counts --direct --seeds=17:21",
-        "hangs --direct left_a_collective left_a_long_collective left_a_bcast_of_many_bytes "
-        "order_of_collectives collective_and_send",
+        "hangs --direct --half=0",
     ],
     4: [
         "TEST_NODES=aabb collectives", "random_blocks --seeds=20:22",
@@ -100,7 +99,7 @@ OPEN_MPI_ONLY = {
         "TEST_NODES=ab point_to_point --small --some",
         "random_programs --seeds=5:6", "random_requests --seeds=8:9",
         "ENGINE=mpi4py waits --small", "ENGINE=mpi4py combined", "ENGINE=mpi4py looked_at",
-        "ENGINE=mpi4py looking", "freed",
+        "ENGINE=mpi4py looking", "freed", "ENGINE=mpi4py unreceived",
         "ENGINE=mpi4py persistent buffered_by_nobody scattered of_collectives wrong_use",
         "ENGINE=mpi4py direct no_record_for_a_message more_than_an_inbox_holds the_host_is_refused",
         "point_to_point --direct --small --some", "gaps --some",
@@ -111,7 +110,7 @@ OPEN_MPI_ONLY = {
     ],
     3: [
         "random_blocks --seeds=12:14", "random_counts --seeds=6:8", "neighbours",
-        "collectives", "hangs --half=1", "TEST_NODES=aab host_side",
+        "collectives", "hangs --half=1", "hangs --direct --half=1", "TEST_NODES=aab host_side",
         "lifecycle one_after_the_other communicators abort_releases_kernels the_proxy_dies",
         "TEST_NODES=aab partitioned", "onesided_refused",
         "ENGINE=mpi4py onesided random_epochs counters again_and_again notified",
@@ -162,7 +161,8 @@ FULL_ONLY = {
         ),
     ],
     3: [
-        "point_to_point", "partitioned", "collectives --direct", "ENGINE=mpi4py hangs --direct",
+        "unreceived", "point_to_point", "partitioned", "collectives --direct", "hangs --direct",
+        "ENGINE=mpi4py hangs --direct",
         "exchanges", "grid --direct",
         "random_blocks --direct --seeds=240:300", "random_blocks --direct --long --seeds=300:320",
         "datatypes", "hangs", "host_side", "TEST_NODES=abb hangs", "TEST_NODES=abb collectives",

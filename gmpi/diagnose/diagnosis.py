@@ -40,7 +40,7 @@ def diagnose(tables: Tables) -> list[Cause]:
             if rank == min(_in_collective(tables, communicator)):
                 causes += _of_collective(tables, communicator, table, calls)
         for request in table.pending:
-            if request.commands:
+            if request.commands or _is_waited_for(tables, table, request):
                 causes.append(_of_commands(table, request))
             elif request.kind == "other" and request.lacks:
                 causes.append(Cause("grid", f"rank {rank} waits in a {request}", (rank,)))
@@ -49,9 +49,11 @@ def diagnose(tables: Tables) -> list[Cause]:
             elif request.kind == "receive" and request.matched:
                 causes += _of_matched(tables, table, request)
             elif request.kind == "receive":
-                stuck.append(Stuck(rank, request, _of_receive(tables, table, request)))
+                cause = _counted(_of_receive(tables, table, request), rank, request)
+                stuck.append(Stuck(rank, request, cause))
             elif request.kind == "send" and not _has_receiver(tables, rank, request):
-                stuck.append(Stuck(rank, request, _of_send(tables, rank, request)))
+                cause = _counted(_of_send(tables, rank, request), rank, request)
+                stuck.append(Stuck(rank, request, cause))
     stuck.sort(key=lambda one: one.request.kind)  # receives say more
     return _ranked(causes + of_circle(stuck)) or _of_gone(tables)
 
@@ -119,6 +121,11 @@ def _fits(request: Pending, source: int, tag: int | None, communicator: str) -> 
     )
 
 
+def _counted(cause: Cause, rank: int, request: Pending) -> Cause:
+    """The same, and how many messages there were, where that is known."""
+    return cause._replace(text=cause.text + request.count_text(f"rank {rank}"))
+
+
 def _of_mpi4py(tables: Tables, table: Table) -> list[Cause]:
     """A host that waits in mpi4py for what a kernel has sent it."""
     sent = list(_sends_to(tables, table.rank))
@@ -139,10 +146,26 @@ def _of_mpi4py(tables: Tables, table: Table) -> list[Cause]:
 def _of_commands(table: Table, request: Pending) -> Cause:
     """A long message that is for this rank's threads to move, and none of them comes."""
     rank = table.rank
-    text = f"rank {rank} does not wait for its {request}: the bytes of a long message move only "
+    what = "the bytes of a long message move" if request.waits else "it goes on"
+    text = f"rank {rank} does not wait for its {request}: {what} only "
     text += f"while threads of rank {rank} wait for a request or test one, and "
     text += "its kernels have ended" if absence_of(table).kind == "left" else "none does"
     return Cause("missing wait", text, (rank,))
+
+
+def _is_waited_for(tables: Tables, table: Table, request: Pending) -> bool:
+    """Whether the other end of a message of the direct road waits, and no thread of this rank does:
+    one that waits for whichever request goes on with this one, too."""
+    other = tables.get(request.peer) if request.peer is not None else None
+    if request.waits or other is None or any(one.waits for one in table.pending):
+        return False
+    return any(
+        one.waits
+        and {one.kind, request.kind} == {"send", "receive"}
+        and (one.peer, one.communicator) == (table.rank, request.communicator)
+        and (one.tag, one.number) == (request.tag, request.number)
+        for one in other.messages
+    )
 
 
 def _of_matched(tables: Tables, table: Table, request: Pending) -> list[Cause]:

@@ -33,6 +33,10 @@ class Pending:
         lacks: of a partitioned request, a call of grid scope or a long direct collective, what is
             missing, in words.
         end: number of its end, 0 for any other request.
+        number: of a message of the direct road: its number among those with its communicator, tag
+            and ranks, from 1; 0 for any other request.
+        done: how many of those have come; of a send, how many the other rank has received.
+        waits: threads wait for it, as far as is known; False: on the direct road none does.
         gives, takes: of a collective with counts, (rank, bytes) that go to each, and come from it;
             of a reduction, what each rank gets.
     """
@@ -55,12 +59,29 @@ class Pending:
     end: int = 0
     gives: tuple[tuple[int, int], ...] = ()
     takes: tuple[tuple[int, int], ...] = ()
+    number: int = 0
+    done: int = 0
+    waits: bool = True
 
     @property
     def function(self) -> str:
         """What ranks of one collective must call, in kernels or on the host, blocking or not."""
         name = self.operation.removeprefix("GMPI_").removeprefix("Context.host.")
         return name.lower().removeprefix("i")
+
+    def count_text(self, who: str = "it") -> str:
+        """How many messages of its channel there were, to follow a sentence; empty where that is
+        not known, or says nothing: it is the first one, or has come.
+
+        Args:
+            who: waits for this one, or sends it.
+        """
+        if self.number <= max(self.done, 1):
+            return ""
+        receives = self.kind == "receive"
+        messages = f"{self.done} message{'' if self.done == 1 else 's'} with tag {self.tag}"
+        text = f"; rank {self.peer} has {'sent' if receives else 'received'} {messages}"
+        return f"{text}, {who} {'waits for' if receives else 'sends'} message {self.number}"
 
     def __str__(self) -> str:
         text = self.operation
@@ -109,16 +130,19 @@ class Unexpected:
 
     Attributes:
         nbytes: None when only a header has come: the message is long, or empty.
+        more: how many have come behind it with the same tag, as far as that is known.
     """
 
     source: int
     tag: int
     communicator: str
     nbytes: int | None
+    more: int = 0
 
     def __str__(self) -> str:
         size = "a long or empty message" if self.nbytes is None else f"{self.nbytes} bytes"
-        return f"{size} from {self.source} tag {self.tag} on {self.communicator}"
+        text = f"{size} from {self.source} tag {self.tag} on {self.communicator}"
+        return f"{text}, and {self.more} more" if self.more else text
 
 
 @dataclass(frozen=True)

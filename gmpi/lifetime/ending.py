@@ -26,7 +26,9 @@ from gmpi.errors import (
     ProxyError,
     RequestTimeoutError,
 )
+from gmpi.lifetime.unreceived import unreceived
 from gmpi.observe import direct
+from gmpi.observe.messages import with_arrival
 from gmpi.observe.pending import PendingRequest
 from gmpi.observe.report import duplicates
 from host_proxy.platform.state import COMPLETE, OPEN, S_BLOCK, S_COMM, S_HANDLE, S_STATE
@@ -81,7 +83,7 @@ def leaks(context: Context) -> str:
         found.append(
             f"{len(requests)} requests completed but were never waited for: {listed(requests)}"
         )
-    if opened := direct.open_requests(context):
+    if opened := with_arrival(context, direct.open_requests(context)):
         found.append(
             f"{len(opened)} requests of the direct road were never waited for: {listed(opened)}"
         )
@@ -111,6 +113,11 @@ def leaks(context: Context) -> str:
         found.append(
             f"{number} messages came but were never received: {some}"
             f"{'; ...' if len(messages) > LISTED else ''}"
+        )
+    if unmatched := unreceived(context):
+        found.append(
+            f"{sum(unmatched.values())} messages of the direct road were never received: "
+            f"{listed(list(unmatched))}"
         )
     return "\n".join(found)
 

@@ -25,12 +25,18 @@ _TAG = 1
 _MANY = 256
 
 
+#: By (communicator, source, tag): messages of the direct road that have come, the last ones of
+#: which the receiver has reported as never received.
+Reported = dict[tuple[str, int, int], int]
+
+
 class Farewell(NamedTuple):
     """Why a rank has gone, as part of a sentence, whether because something failed, and when."""
 
     text: str
     failed: bool
     heard: float  # time.monotonic()
+    reported: Reported
 
 
 class _Kept:
@@ -68,11 +74,13 @@ class Farewells:
     Attributes:
         heard: from ranks that have gone.
         broken: from ranks that take part in no collective any more, by communicator.
+        reported: what is said with the rest of what this rank has reported at its close.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
         self.heard: dict[int, Farewell] = {}
         self.broken: dict[int, dict[str, Farewell]] = {}
+        self.reported: Reported = {}
         self._kept = _kept_for(comm)
         self._kept.contexts += 1
         self._number = self._kept.contexts
@@ -95,23 +103,25 @@ class Farewells:
     def _tell(self, text: str, failed: bool, communicator: str) -> None:
         if MPI.Is_finalized():
             return
-        comm, message = self._kept.comm, (self._number, text, failed, communicator)
+        comm = self._kept.comm
+        message = self._number, text, failed, communicator, self.reported
         with self._kept.lock, contextlib.suppress(MPI.Exception):
             for rank in range(comm.size):
                 if rank != comm.rank:
                     self._kept.sends.append(comm.isend(message, rank, _TAG))
 
     def listen(self) -> None:
-        """Takes what has been said (the watchdog's thread)."""
+        """Takes what has been said; the watchdog's lock is held."""
         kept = self._kept
         with kept.lock:
             kept.sends = [request for request in kept.sends if not request.Test()]
         status = MPI.Status()
         while (message := kept.comm.improbe(MPI.ANY_SOURCE, _TAG, status)) is not None:
-            number, text, failed, communicator = message.recv()
+            number, text, failed, communicator, reported = message.recv()
             if number != self._number:
                 continue
-            source, said = status.Get_source(), Farewell(text, failed, time.monotonic())
+            source = status.Get_source()
+            said = Farewell(text, failed, time.monotonic(), reported)
             if communicator:
                 self.broken.setdefault(source, {})[communicator] = said
             else:

@@ -1,5 +1,5 @@
-"""Requests of the direct road that are open, from device memory. Only while no kernel runs, unless
-a function says otherwise."""
+"""Requests of the direct road that are open, from device memory. Any thread, also while kernels
+run, unless a function says otherwise."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from gmpi.contract.channels import (
     KEY_TAG_MASK,
     ROW_BYTES,
 )
+from gmpi.contract.constants import DATATYPE_MARK
 from gmpi.fault_words import call_text
 from host_proxy.platform.operations import name_of
 
@@ -27,13 +28,24 @@ if TYPE_CHECKING:
 
 
 class OpenRequest(NamedTuple):
-    """One that no kernel has waited for."""
+    """One that no kernel has waited for.
+
+    Attributes:
+        datatype: a predefined one's handle.
+        number: of its message in its channel.
+        finished: it lacks nothing but the wait.
+    """
 
     operation: str
     peer: int
     tag: int
     communicator: int
     nbytes: int
+    datatype: int
+    number: int
+    slot: int
+    receives: bool
+    finished: bool
 
     def __str__(self) -> str:
         return (
@@ -45,7 +57,9 @@ class OpenRequest(NamedTuple):
 def direct_bits(context: Context) -> np.ndarray:
     """bool[slots]: which have an open request of the direct road."""
     slots = context.layout.slots
-    raw = context._memory.read_device(wire.DEVICE_BUSY, slots // wire.BUSY_BITS * wire.BUSY_STRIDE)
+    memory = context._memory
+    begin = memory.device + wire.DEVICE_BUSY
+    raw = memory.fetch(begin, slots // wire.BUSY_BITS * wire.BUSY_STRIDE)
     words = raw.view(np.uint32)[wire.BUSY_DIRECT // 4 :: wire.BUSY_STRIDE // 4]
     bits: np.ndarray = ((words[:, None] >> np.arange(wire.BUSY_BITS)) & 1).reshape(-1)[:slots] != 0
     return bits
@@ -85,27 +99,32 @@ def open_collectives(context: Context) -> list[str]:
 
 
 def open_requests(context: Context) -> list[OpenRequest]:
-    """All of them."""
+    """All of them; those of a channel in order."""
     if not context._has_kernels or not context._memory.direct:
         return []
     memory = context._memory
     found = []
     for slot in np.flatnonzero(direct_bits(context)):
-        row = memory.read_device(
-            wire.DEVICE_ROWS + int(slot) * wire.REQUEST_BYTES, wire.REQUEST_BYTES
-        )
-        words = row.view(np.int64)
-        stamp = int(words[rows.STAMP // 8])
-        at = memory.table + (stamp >> 32 & rows.INDEX_MASK) * ROW_BYTES
-        key = int(memory.read_device(at, 8).view(np.int64)[0])
-        op = wire.OP_IRECV if key >> KEY_RECEIVES_SHIFT & 1 else wire.OP_ISEND
+        at = memory.device + wire.DEVICE_ROWS + int(slot) * wire.REQUEST_BYTES
+        words = memory.fetch(at, wire.REQUEST_BYTES).view(np.int64)
+        stamp, length = int(words[rows.STAMP // 8]), int(words[rows.LENGTH // 8])
+        stage = int(words[rows.STAGE // 8]) & (1 << rows.INDEX_SHIFT) - 1
+        at = memory.device + memory.table + (stamp >> 32 & rows.INDEX_MASK) * ROW_BYTES
+        key = int(memory.fetch(at, 8).view(np.int64)[0])
+        receives = bool(key >> KEY_RECEIVES_SHIFT & 1)
+        op = wire.OP_IRECV if receives else wire.OP_ISEND
         found.append(
             OpenRequest(
                 name_of(op, stamp >> rows.CALL_SHIFT & 0xFF),
                 key >> KEY_PEER_SHIFT & (KEY_PEERS - 1),
                 key & KEY_TAG_MASK,
                 key >> KEY_COMM_SHIFT & (wire.COMMUNICATORS - 1),
-                int(words[rows.LENGTH // 8]) & rows.LENGTH_MASK,
+                length & rows.LENGTH_MASK,
+                DATATYPE_MARK | length >> rows.LENGTH_BITS & 0xFFFF,
+                (stamp & wire.LOW_32) >> 1,
+                int(slot),
+                receives,
+                stage == rows.FINISHED,
             )
         )
-    return found
+    return sorted(found, key=lambda one: (one.communicator, one.peer, one.tag, one.number))

@@ -36,6 +36,7 @@ from gmpi.diagnose.tables import (
 )
 from gmpi.host.requests import HostRequest, type_name
 from gmpi.observe.collectives import CollectivesLook
+from gmpi.observe.messages import with_messages
 from gmpi.observe.partitioned import PartitionedLook
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -102,7 +103,9 @@ class RankReport:
             text.append(f"  long messages by {paths_text(self.paths)}")
         for request in t.pending[:LISTED]:
             where = f"block {request.block}" if request.block >= 0 else "host"
-            text.append(f"  {request} ({request.nbytes} bytes, {where}, {request.age_s:.1f} s)")
+            about = f"{where}, {request.age_s:.1f} s" if request.waits else "no thread waits for it"
+            count = request.count_text()
+            text.append(f"  {request} ({request.nbytes} bytes, {about}{count})")
         if len(t.pending) > LISTED:
             text.append(f"  and {len(t.pending) - LISTED} more")
         text += [f"  has come, nobody receives it: {message}" for message in t.unexpected]
@@ -355,16 +358,17 @@ class Look:
         ages = [now - self._seen.get(key, now) for key in keys]
         pending, theirs = self.partitioned.pending(rows, ages)
         pending += self.collectives.pending()
-        for i, row in enumerate(rows):
-            if i not in theirs:
-                pending.append(pending_of(row, groups, ages[i], state))
+        ours = [i for i in range(len(rows)) if i not in theirs]
+        told = {i: pending_of(rows[i], groups, ages[i], state) for i in ours}
+        messages, come = with_messages(context, rows, told)
+        pending += messages
         for request in list(context._host_progress.open):
             pending.append(pending_of_host(request, groups, now - request.began))
         table = Table(
             context.rank,
             context._kernels.state,
             pending,
-            unexpected(state, context._communicators.groups),
+            unexpected(state, groups) + come,
             self.members,
             [fault.text for fault in context.errors[-_ERRORS:]],
             context._waits.aborted,

@@ -59,6 +59,19 @@ class Channels:
         # communicators collectives are direct.
         self._offered = 0, 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no channel so far; any thread, as the next two."""
+        return not self._inboxes and not self._told
+
+    def inboxes(self) -> dict[tuple[int, int, int], int]:
+        """Those that we receive from: (communicator, source, tag): number of the inbox."""
+        return {key: n for key, n in list(self._inboxes.items()) if n != PROXIED}
+
+    def told(self) -> dict[tuple[int, int, int], int]:
+        """Those that we send to: (communicator, dest, tag): number of the receiver's inbox."""
+        return {key: n for key, n in list(self._told.items()) if n != PROXIED}
+
     def receive_end(self, comm: int, source: int, tag: int) -> Ends:
         """Of the channel from a rank."""
         channel = self._inbox(comm, source, tag)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 from common import RANK, TIME_FACTOR, pattern
 from script import Buffer, Script
@@ -11,7 +13,8 @@ from gmpi.contract.collectives import AMOUNT_BITS
 
 WATCHDOG_S = 0.4 * TIME_FACTOR
 CHUNK = 65536
-LONG = 100_000  # bytes: above eager_bytes
+DIRECT = "--direct" in sys.argv
+LONG = 200_000 if DIRECT else 100_000  # bytes: the sender waits for the receiver
 LONGEST = 6 * CHUNK  # more than fits into the chunk buffers of a request
 MUCH = 70_000 + (1 << AMOUNT_BITS)  # bytes: a signature has 70000
 NEXT, PREVIOUS = (RANK + 1) % 3, (RANK - 1) % 3
@@ -85,6 +88,16 @@ def one_message_too_few(s: Script, other: int) -> None:
             s.send(data(s), 8, BYTES, 1, 7)
     else:
         for _ in range(3):
+            s.recv(s.room(8), 8, BYTES, 0, 7)
+
+
+def full_inbox(s: Script, other: int) -> None:
+    """Of the direct road: a short send waits, too, where eight before it have not been received."""
+    if RANK == 0:
+        for _ in range(11):
+            s.send(data(s), 8, BYTES, 1, 7)
+    elif RANK == 1:
+        for _ in range(2):
             s.recv(s.room(8), 8, BYTES, 0, 7)
 
 

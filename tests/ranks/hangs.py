@@ -108,14 +108,30 @@ HANGS = [
     Hang(calls.refused_collective, "error", "op is 99", ALL),
 ]
 
+if calls.DIRECT:
+    words = "rank 1 has received 2 messages with tag 7, rank 0 sends message 11"
+    HANGS.append(Hang(calls.full_inbox, "left", words))
 
-#: With --direct: the GPUs themselves see where calls differ (direct_collectives).
-WILDCARDS = False if "--direct" in sys.argv else None
-DIRECT = (
-    calls.left_a_collective, calls.left_a_long_collective, calls.not_launched_in_a_collective,
-    calls.different_collectives, calls.order_of_collectives, calls.collective_and_receive,
-    calls.collective_and_send, calls.left_a_bcast_of_many_bytes,
+WILDCARDS = False if calls.DIRECT else None
+#: Not with --direct: there are no wildcards, and the GPUs themselves see where calls differ, so
+#: that nobody waits (direct_collectives).
+NOT_DIRECT = (
+    calls.wrong_tag_from_anywhere, calls.any_tag_of_another_source, calls.wildcard_takes_it,
+    calls.all_left, calls.nobody_launched,
+    calls.different_roots, calls.different_counts, calls.different_operations,
+    calls.different_datatypes, calls.different_lengths,
 )  # fmt: skip
+#: Ranks whose kernels have no waits that time out: without an abort they would compute for a
+#: minute. On the direct road a request that no thread waits for does not time out either.
+COMPUTES = {calls.missing_send: 0}
+if calls.DIRECT:
+    COMPUTES |= {calls.receiver_computes: 1, calls.sender_computes: 0}
+#: With --direct: what the report says of how many there were.
+COUNTED = {
+    calls.one_message_too_few: "rank 0 has sent 2 messages with tag 7, rank 1 waits for message 3",
+    calls.wrong_tag_after_traffic: "rank 0 has sent 64 messages with tag 7, rank 1 waits for "
+    "message 65",
+}
 #: Some MPI libraries may see these themselves, if the ranks come together in time.
 NOTICED_BY_MPI = (calls.different_counts, calls.different_lengths)
 
@@ -134,8 +150,7 @@ def scenario(hang: Hang) -> Callable[[], None]:
         duplicate = WORLD.Dup()
         other = g.comm(duplicate, wildcards=WILDCARDS)
         s = Script()
-        # Its kernel has no waits that time out: without that it would compute for a minute.
-        only_computes = RANK == 0 and hang.calls is calls.missing_send
+        only_computes = COMPUTES.get(hang.calls) == RANK
         beside = threading.Thread(target=abort_behind_all, args=(g,))
         try:
             hang.calls(s, other)
@@ -146,7 +161,7 @@ def scenario(hang: Hang) -> Callable[[], None]:
             if RANK not in hang.unlaunched:
                 s.run(g)
         except gmpi.PendingError:
-            assert hang.calls is calls.sender_never_waits
+            assert hang.calls is calls.sender_never_waits and not calls.DIRECT
         except gmpi.AbortedError:
             assert only_computes
         except gmpi.PeerError as exc:
@@ -183,13 +198,15 @@ def check(hang: Hang, report: Report) -> None:
     assert report.causes, report.text
     first = report.causes[0]
     assert first.kind == hang.kind and hang.words in first.text, report.text
+    if calls.DIRECT and hang.calls in COUNTED:
+        assert COUNTED[hang.calls] in first.text, report.text
     assert f"likely cause ({hang.kind})" in report.text
     assert '"causes"' in report.json()
 
 
 if __name__ == "__main__":
-    halves = {"--half=0": HANGS[::2], "--half=1": HANGS[1::2]}
-    halves["--direct"] = [hang for hang in HANGS if hang.calls in DIRECT]
-    chosen = next((halves[word] for word in sys.argv if word in halves), HANGS)
+    known = [hang for hang in HANGS if not calls.DIRECT or hang.calls not in NOT_DIRECT]
+    halves = {"--half=0": known[::2], "--half=1": known[1::2]}
+    chosen = next((halves[word] for word in sys.argv if word in halves), known)
     run([scenario(hang) for hang in chosen])
     end()

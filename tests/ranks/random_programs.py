@@ -322,6 +322,7 @@ def check(seed: int, comms: Communicators) -> None:
 
 
 def main() -> None:
+    warnings.simplefilter("error", gmpi.LeakWarning)
     begin, _, stop = sys.argv[1].removeprefix("--seeds=").partition(":")
     comms = Communicators()
     if not gmpi.SIMULATOR:  # Ctrl-C in the middle of Numba's compiler leaves it half made
