@@ -78,9 +78,18 @@ class Proxy:
 
     def abort(self, error_class: int) -> None:
         """Ends every wait of every kernel with ``error_class`` (any thread)."""
-        word = ctypes.c_int64.from_address(int(self.state.globals[st.G_CONTROL]) + CONTROL_ABORT)
+        word = self._abort_word
         if word.value == 0:
             word.value = error_class
+
+    @property
+    def aborted(self) -> int:
+        """The error class with which all waits of kernels end; 0: they do not (any thread)."""
+        return int(self._abort_word.value)
+
+    @property
+    def _abort_word(self) -> ctypes.c_int64:
+        return ctypes.c_int64.from_address(int(self.state.globals[st.G_CONTROL]) + CONTROL_ABORT)
 
     def _main(self) -> None:
         try:

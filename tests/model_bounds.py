@@ -2,112 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-#: How it shows that something is missing.
-WRONG = "assertion"
-STUCK = "invalid end state"
-EITHER = f"{WRONG}|{STUCK}"
-#: Optimised, searches of seconds take half as long.
-FAST = ("-O1",)
-SMALL = ("-DCOLLAPSE", "-O1")  # for more states than fit into memory otherwise
-
-
-class Bounds(NamedTuple):
-    """At which a model is searched.
-
-    Attributes:
-        defines: the model's settings.
-        least: more states than this are visited; 0: only mutations are searched at these bounds.
-        options: of the compiler.
-        full: with ``--full`` only.
-    """
-
-    defines: list[str]
-    least: int = 0
-    options: tuple[str, ...] = ()
-    full: bool = False
-
-
-class Model(NamedTuple):
-    """Bounds by name; and what can be taken away: where that shows, and how."""
-
-    bounds: dict[str, Bounds]
-    mutations: dict[str, tuple[str, str]]
-
+from model_bounds_messages import MESSAGES
+from model_kinds import EITHER, FAST, SMALL, STUCK, WRONG, Bounds, Model
 
 MODELS = {
-    # A channel of the direct road. Numbers wrap after four messages a slot.
-    "channel": Model(
-        {
-            "two senders, wrap": Bounds(
-                ["SENDERS=2", "RECEIVERS=1", "DEPTH=1", "MESSAGES=5"],
-                1_000_000,
-                options=FAST,
-                full=True,
-            ),
-            "two senders, two slots": Bounds(
-                ["SENDERS=2", "RECEIVERS=1", "DEPTH=2", "MESSAGES=3"],
-                1_000_000,
-                options=SMALL,
-                full=True,
-            ),
-            "two receivers": Bounds(
-                ["SENDERS=1", "RECEIVERS=2", "DEPTH=1", "MESSAGES=4"],
-                1_000_000,
-                options=SMALL,
-                full=True,
-            ),
-            "two receivers, wrap": Bounds(
-                ["SENDERS=1", "RECEIVERS=2", "DEPTH=1", "MESSAGES=5"],
-                5_000_000,
-                options=SMALL,
-                full=True,
-            ),
-            "wide slot, wrap": Bounds(
-                ["WIDE_SLOT", "SENDERS=1", "RECEIVERS=1", "DEPTH=1", "MESSAGES=6"],
-                100_000,
-                options=FAST,
-            ),
-            "wide slot, two receivers": Bounds(
-                ["WIDE_SLOT", "SENDERS=1", "RECEIVERS=2", "DEPTH=2", "MESSAGES=3"],
-                1_000_000,
-                options=SMALL,
-                full=True,
-            ),
-            "two of both": Bounds(
-                ["SENDERS=2", "RECEIVERS=2", "DEPTH=1", "MESSAGES=3"],
-                5_000_000,
-                options=SMALL,
-                full=True,
-            ),
-            # For mutations: two receivers free slots in any order.
-            "two slots": Bounds(
-                ["SENDERS=1", "RECEIVERS=2", "DEPTH=2", "MESSAGES=3"], options=FAST
-            ),
-            "wide slot, two slots": Bounds(
-                ["WIDE_SLOT", "SENDERS=1", "RECEIVERS=2", "DEPTH=2", "MESSAGES=3"], options=FAST
-            ),
-        },
-        {
-            "NO_CREDIT": ("two senders, wrap", WRONG),
-            "COUNT_OF_CREDITS": ("two slots", STUCK),
-            "CREDIT_BEFORE_TAKEN": ("two senders, wrap", STUCK),
-            "ONLY_WANTED_PACKETS": ("two senders, wrap", STUCK),
-            "NO_FENCE_AFTER_PUSH": ("two senders, wrap", WRONG),
-            "NO_FENCE_BEFORE_CREDIT": ("two senders, wrap", EITHER),
-            "ANNOUNCED_TOO_EARLY": ("two slots", STUCK),
-            "ANY_ANNOUNCEMENT": ("two senders, wrap", WRONG),
-            "NO_LATE_ANNOUNCEMENT": ("two senders, wrap", STUCK),
-            "TORN_PACKET": ("two senders, wrap", WRONG),
-            "NO_REFRESH": ("two senders, wrap", WRONG),
-            "NO_WAIT_FOR_ALL": ("wide slot, two slots", STUCK),
-            "NO_WIDE_REFRESH": ("wide slot, wrap", WRONG),
-            "ONE_WIDE_REFRESH": ("wide slot, wrap", WRONG),
-            "NO_FENCE_AFTER_FIRST": ("two senders, wrap", WRONG),
-            "ANY_PART": ("two senders, wrap", WRONG),
-        },
-    ),
+    **MESSAGES,
     # Collectives of the direct road. Numbers wrap after four rounds.
     "collective": Model(
         {
@@ -259,40 +158,6 @@ MODELS = {
             "NEXT_RANK_ONLY": ("three ranks", WRONG),
         },
     ),
-    # A mailbox.
-    "mailbox": Model(
-        {
-            "all": Bounds([], 100_000),
-        },
-        {
-            "ONLY_WANTED_UNITS": ("all", STUCK),
-            "NO_FENCE_AFTER_REFUSAL": ("all", STUCK),
-            "SAME_TAG": ("all", WRONG),
-            "TORN_UNIT": ("all", WRONG),
-            "ANSWERED_BEFORE_TAKEN": ("all", EITHER),
-        },
-    ),
-    # Partitioned requests. Numbers wrap after four rounds.
-    "partitioned": Model(
-        {
-            "packets": Bounds(["ROUNDS=5"], 100_000),
-            "packets one way": Bounds(["ONE_WAY", "ROUNDS=6"], 1_000),
-            "stores": Bounds(["STORES", "ROUNDS=5"], 100_000),
-            "a rank dies": Bounds(["DIES", "ROUNDS=5"], 100_000),
-        },
-        {
-            "NO_CREDIT": ("packets one way", EITHER),
-            "CREDIT_TOO_LARGE": ("stores", WRONG),
-            "ONE_INBOX": ("packets", WRONG),
-            "NUMBERS_OF_ONE_BIT": ("packets", WRONG),
-            "NEVER_LATE": ("stores", STUCK),
-            "LATE_FOR_EVER": ("packets", STUCK),
-            "NO_FENCE_BEFORE_FLAG": ("stores", WRONG),
-            "NO_SECOND_LOOK": ("stores", STUCK),
-            "NO_LOOK_OF_HOST": ("stores", STUCK),
-            "NO_END_BY_ABORT": ("a rank dies", STUCK),
-        },
-    ),
     # Collectives of all blocks at once.
     "pipelines": Model(
         {
@@ -312,52 +177,6 @@ MODELS = {
             "OPENS_EARLY": ("two ranks", WRONG),
             "OWN_EARLY": ("two ranks", WRONG),
             "OWN_LATE": ("two ranks", WRONG),
-        },
-    ),
-    # Blocks of exchanges on the direct road.
-    "answers": Model(
-        {
-            "one slot": Bounds(["CALLS=3"], 100_000),
-            "two slots": Bounds(["DEPTH=2", "CALLS=2"], 1_000_000, options=SMALL, full=True),
-        },
-        {
-            "ANSWERS_TOO_EARLY": ("one slot", STUCK),
-            "NO_FENCE": ("one slot", WRONG),
-            "WANTED_IN_ANY_CASE": ("one slot", WRONG),
-            "ANNOUNCES_AGAIN": ("one slot", WRONG),
-            "WAITS_FOR_ANSWER": ("one slot", STUCK),
-            "NO_CREDIT": ("one slot", EITHER),
-            "ANY_ANSWER": ("one slot", WRONG),
-        },
-    ),
-    # Exchanges with IN_PLACE there.
-    "in_place": Model(
-        {
-            "three rounds": Bounds(["ROUNDS=3"], 1_000),
-            "two calls": Bounds(["CALLS=2", "ROUNDS=2"], 100_000),
-            "three ranks": Bounds(["RANKS=3", "ROUNDS=2"], 100_000),
-        },
-        {
-            "ROUNDS_AT_ONCE": ("three rounds", WRONG),
-            "SLOT_AT_ONCE": ("three rounds", WRONG),
-            "AFTER_ALL": ("three rounds", STUCK),
-            "ANY_BUFFER": ("two calls", STUCK),
-            "OTHER_STEPS": ("three ranks", STUCK),
-        },
-    ),
-    # The rounds of long messages on the direct road.
-    "rounds": Model(
-        {
-            "rounds": Bounds(["ROUNDS=5"], 1_000),
-        },
-        {
-            "ITS_OWN_ONLY": ("rounds", STUCK),
-            "NOT_EMPTIED": ("rounds", WRONG),
-            "NO_FENCE": ("rounds", WRONG),
-            "ANY_ROUND": ("rounds", WRONG),
-            "ONE_HALF": ("rounds", WRONG),
-            "NEVER_AGAIN": ("rounds", STUCK),
-            "WHERE_ANNOUNCED": ("rounds", WRONG),
         },
     ),
 }

@@ -21,7 +21,13 @@ from device_lib.platform.primitives import device, lane_id, load_gpu, timer_ns
 from device_lib.platform.scope import WARP, Scope
 from device_lib.proxied import slots
 from gmpi.contract.collectives import COMM_SHIFT
-from gmpi.contract.wire import COMMUNICATORS, DEVICE_DIRECT_OPEN, DEVICE_LATE, DEVICE_PENDING
+from gmpi.contract.wire import (
+    COMMUNICATORS,
+    DEVICE_ABORT,
+    DEVICE_DIRECT_OPEN,
+    DEVICE_LATE,
+    DEVICE_PENDING,
+)
 
 
 def make_going_on(groups: SimpleNamespace) -> SimpleNamespace:
@@ -52,12 +58,15 @@ def make_going_on(groups: SimpleNamespace) -> SimpleNamespace:
     def take_a_step(ctx, slot, handle, looks):
         """Goes on with a request that somebody else may have, if nobody has.
 
+        Not once waits have been aborted: the kernel that has opened it may have ended, and its
+        buffer may be gone.
+
         Args:
             looks: how often to look whether the other end has come so far.
         """
         ours = rows.FOREIGN
         stage = 0
-        if leads() and lane_id() == 0:
+        if leads() and lane_id() == 0 and load_gpu(ctx.device + DEVICE_ABORT) == 0:
             ours = rows.claim_to_help(ctx, handle)
             stage = rows.stage_of(ctx, slot)
         ours, stage, unused = broadcast_3(ours, stage, 0)
@@ -98,7 +107,7 @@ def make_going_on(groups: SimpleNamespace) -> SimpleNamespace:
         which is mostly the only one, and any other."""
         pending = 0
         comm = 0
-        if leads() and lane_id() == 0:
+        if leads() and lane_id() == 0 and load_gpu(ctx.device + DEVICE_ABORT) == 0:
             pending = load_gpu(ctx.device + DEVICE_PENDING)
             comm = timer_ns() >> 10 & (COMMUNICATORS - 1)
         pending, comm, unused = broadcast_3(pending, comm, 0)

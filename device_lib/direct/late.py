@@ -17,7 +17,12 @@ from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
 from gmpi.contract import partitions as p
-from gmpi.contract.wire import DEVICE_DIRECT_OPEN, DEVICE_LATE, DEVICE_PARTITIONED_COUNT
+from gmpi.contract.wire import (
+    DEVICE_ABORT,
+    DEVICE_DIRECT_OPEN,
+    DEVICE_LATE,
+    DEVICE_PARTITIONED_COUNT,
+)
 
 _NONE = -1
 
@@ -110,15 +115,16 @@ def make_late(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
 
     @device
     def store_one(ctx, row):
-        """Stores a partition that is late and may be stored, of one row or, where it is 0, of any;
-        whether there was one. Opens what a receive could not open when it was started."""
+        """Stores a partition that is late and may be stored, of one row or, where it is 0, of any,
+        unless waits have been aborted; whether there was one. Opens what a receive could not open
+        when it was started."""
         sync()
         partition = _NONE
         number = 0
         if leads() and gpu.lane_id() == 0 and gpu.load_gpu(ctx.device + DEVICE_LATE) > 0:
             if row != 0:
                 partition, number = _claim_in(row)
-            else:
+            elif gpu.load_gpu(ctx.device + DEVICE_ABORT) == 0:
                 row, partition, number = _claim_any(ctx)
         row, partition, number = broadcast_3(row, partition, number)
         sync()

@@ -41,13 +41,15 @@ def make_ask(transact: Callable) -> Callable:
 
     @device
     def ask(ctx, word0, peer_tag):
-        """(where the other end is, or PROXIED; where ours is; UNKNOWN: nobody has said so; NEVER:
-        no channel of the two ranks is any other)."""
+        """(where the other end is, or PROXIED; where ours is; NEVER: no channel of the two ranks is
+        any other). (Error class, UNKNOWN) where it could not be asked: no road is known then, and
+        the other rank may take the direct one."""
         op = wire.OP_SEND_CHANNEL if word0 & 0xFF == wire.OP_ISEND else wire.OP_RECEIVE_CHANNEL
         word0 = op | wire.FLAG_BACK << 8 | word0 & wire.COMMUNICATOR_MASK << 16
         outcome, origin = transact(ctx, word0, peer_tag)
-        if outcome >> wire.ERROR_SHIFT & 0xFF != SUCCESS:
-            return PROXIED, table.UNKNOWN
+        error = outcome >> wire.ERROR_SHIFT & 0xFF
+        if error != SUCCESS:
+            return error, table.UNKNOWN
         local = outcome & wire.BYTES_MASK
         if local == 0:
             return PROXIED, table.NEVER if origin == PROXIED else 0

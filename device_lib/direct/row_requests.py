@@ -45,6 +45,19 @@ _ALONE = 1  # open requests of the direct road: our own
 _OTHERS = 4  # are open: found in a turn of a wait, as pacing.LOOKED and LATE
 
 
+@device
+def _enter_and_draw(ctx, key, remote, local):
+    """(row, where the other end is, number) of a channel that the proxy has been asked for; one
+    lane."""
+    if local == table.NEVER:
+        key = table.peer_key(key)
+    row, remote, local, counters = table.enter(ctx, key, remote, local)
+    number = 0
+    if table.is_direct(remote):
+        number = table.next_count(counters) & NUMBERS
+    return row, remote, number
+
+
 def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespace) -> None:
     """Gives the library these functions.
 
@@ -95,14 +108,12 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
             sync()
         if row == table.NOBODY:
             remote, local = ask_proxy(ctx, word0, peer_tag)
+            if local == table.UNKNOWN:
+                return slots.error_handle(remote)
             sync()
-            if leads() and lane_id() == 0 and local != table.UNKNOWN:
+            if leads() and lane_id() == 0:
                 key = table.key_of(word0, peer_tag)
-                if local == table.NEVER:
-                    key = table.peer_key(key)
-                row, remote, local, counters = table.enter(ctx, key, remote, local)
-                if table.is_direct(remote):
-                    number = table.next_count(counters) & NUMBERS
+                row, remote, number = _enter_and_draw(ctx, key, remote, local)
             row, remote, number = broadcast_3(row, remote, number)
             sync()
         if not table.is_direct(remote):

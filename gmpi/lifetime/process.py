@@ -13,10 +13,12 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mpi4py import MPI
 
 from device_lib.platform.context import AnyContext, TracedContext
 from gmpi.contract.sizes import SHAPE_DIRECT_SHIFT
+from gmpi.contract.wire import DEVICE_ABORT
 from gmpi.errors import ContextError
 from gmpi.launch.kernels import LaunchedKernels
 from gmpi.launch.launch import Launch
@@ -108,6 +110,7 @@ def before_launch(ctx: AnyContext, what: Launch) -> AnyContext:
     idle = context._kernels.have_ended()
     context._kernels.begin(what)
     context._ranges.launching(what.name)
+    _tell_of_abort(context)
     engine = context._proxy.python
     if isinstance(engine, DebugEngine):
         engine.blocks = max(engine.blocks, what.blocks)
@@ -117,6 +120,16 @@ def before_launch(ctx: AnyContext, what: Launch) -> AnyContext:
     if type(given) is TracedContext and context._recorder is not None:
         return context._recorder.before_launch(given, what, idle)
     return given
+
+
+def _tell_of_abort(context: Context) -> None:
+    """Before a launch: waits of the kernel go on with nothing that earlier ones have left open.
+
+    Those have ended with an error, and the buffers may have been freed. A wait of the direct road
+    looks at host memory now and then only, and goes on with others' requests before.
+    """
+    if error := context._proxy.aborted:
+        context._memory.write_device(DEVICE_ABORT, np.array([error], np.int64))
 
 
 def _is_of(ctx: AnyContext, context: Context) -> bool:

@@ -24,7 +24,15 @@ from gmpi.contract.constants import (
     operation_name,
 )
 from gmpi.contract.pipelines import missing_of
-from gmpi.contract.wire import CALL_SHIFT, LOW_32, MESSAGE_HEADER, OP_GRID, PIECE
+from gmpi.contract.wire import (
+    CALL_SHIFT,
+    LOW_32,
+    MESSAGE_HEADER,
+    OP_GRID,
+    OP_ISEND,
+    OP_SEND_CHANNEL,
+    PIECE,
+)
 from gmpi.diagnose.stacks import host_line, stacks
 from gmpi.diagnose.tables import (
     Cause,
@@ -188,6 +196,8 @@ def _missing_text(word: int, members: list[int]) -> str:
 def pending_of(row: np.ndarray, groups: list[Group], age_s: float, state: st.State) -> Pending:
     """Words one open row of the slots table."""
     op = int(row[st.S_OP])
+    if op == OP_SEND_CHANNEL:  # of a send that waits until the other rank's proxy answers
+        op = OP_ISEND
     operation = ops.OPERATIONS.get(op)
     fields = operation.fields if operation else 0
     kind = "other"
