@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from gmpi.contract import wire
 from gmpi.contract.constants import (
     ANY_SOURCE,
     ANY_TAG,
@@ -24,15 +25,6 @@ from gmpi.contract.constants import (
     operation_name,
 )
 from gmpi.contract.pipelines import missing_of
-from gmpi.contract.wire import (
-    CALL_SHIFT,
-    LOW_32,
-    MESSAGE_HEADER,
-    OP_GRID,
-    OP_ISEND,
-    OP_SEND_CHANNEL,
-    PIECE,
-)
 from gmpi.diagnose.stacks import host_line, stacks
 from gmpi.diagnose.tables import (
     Cause,
@@ -187,7 +179,7 @@ def _peer(rank: int, members: list[int]) -> int | None:
 
 def _missing_text(word: int, members: list[int]) -> str:
     """What a long direct collective waits for (``gmpi/contract/pipelines.py``)."""
-    missing = missing_of(word & LOW_32)
+    missing = missing_of(word & wire.LOW_32)
     what = "the result of piece" if missing.which else "piece"
     rank = members[missing.rank]
     return f"{what} {missing.piece} of {missing.pieces} has not come from rank {rank}"
@@ -196,8 +188,8 @@ def _missing_text(word: int, members: list[int]) -> str:
 def pending_of(row: np.ndarray, groups: list[Group], age_s: float, state: st.State) -> Pending:
     """Words one open row of the slots table."""
     op = int(row[st.S_OP])
-    if op == OP_SEND_CHANNEL:  # of a send that waits until the other rank's proxy answers
-        op = OP_ISEND
+    if op == wire.OP_SEND_CHANNEL:  # of a send that waits until the other rank's proxy answers
+        op = wire.OP_ISEND
     operation = ops.OPERATIONS.get(op)
     fields = operation.fields if operation else 0
     kind = "other"
@@ -216,12 +208,12 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float, state: st.Sta
     if not fields & ops.TAG or tag == ANY_TAG:
         tag = None
     lacks = ""
-    if op == OP_GRID:
+    if op == wire.OP_GRID:
         lacks = (
             f"{row[st.S_PEER]} of the grid's {row[st.S_ELEMENTS]} blocks have come; all threads of "
             "all blocks make the call together, and all blocks must be resident"
         )
-    if kind == "collective" and int(row[st.S_CALL]) == PIECE >> CALL_SHIFT:
+    if kind == "collective" and int(row[st.S_CALL]) == wire.PIECE >> wire.CALL_SHIFT:
         lacks = _missing_text(int(row[st.S_PEER]), members)
     has_peer = fields & (ops.DEST | ops.SOURCE | ops.ROOT)
     has_data = fields & ops.DATATYPE
@@ -290,7 +282,7 @@ def unexpected(state: st.State, groups: list[Group]) -> list[Unexpected]:
     status = MPI.Status()
     for duplicate, (identity, members) in duplicates(state, groups):
         for one in list(duplicate.found):  # by a probe
-            nbytes = max(one.nbytes - MESSAGE_HEADER, 0) or None
+            nbytes = max(one.nbytes - wire.MESSAGE_HEADER, 0) or None
             found.append(Unexpected(members[one.source], one.tag, identity, nbytes))
         if not duplicate.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
             continue
@@ -298,7 +290,7 @@ def unexpected(state: st.State, groups: list[Group]) -> list[Unexpected]:
             if duplicate.Iprobe(source, MPI.ANY_TAG, status):
                 # A header alone may also be an empty message; long ones have to be told apart
                 # from it by who is still sending.
-                nbytes = status.Get_count(MPI.BYTE) - MESSAGE_HEADER
+                nbytes = status.Get_count(MPI.BYTE) - wire.MESSAGE_HEADER
                 size = nbytes if nbytes > 0 else None
                 found.append(Unexpected(members[source], status.Get_tag(), identity, size))
     return found
