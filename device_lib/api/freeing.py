@@ -25,6 +25,7 @@ from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED
+from device_lib.proxied.ring import post
 from gmpi.contract import wire
 from gmpi.contract.constants import ERR_REQUEST, SUCCESS
 
@@ -285,7 +286,12 @@ def make_freeing(
         sync()
         if error != SUCCESS:
             report(ctx, wire.OP_REQUEST_FREE, request, ERR_REQUEST)
-        elif kept > _KEPT:
+        elif is_direct and rows.is_watched(ctx) and leads():
+            freed = request & wire.HANDLE_SLOT_MASK << wire.HANDLE_SLOT_SHIFT
+            freed |= wire.OP_REQUEST_FREE << wire.WATCHED_OP_SHIFT
+            lane, lanes, mask = gpu.lane_id(), warp_lanes(), warp_mask()
+            post(ctx, lane, lanes, mask, wire.OP_ENDS, 0, freed, 0)
+        if error == SUCCESS and kept > _KEPT:
             close_freed_linked(ctx, 0)
         return error
 

@@ -57,6 +57,9 @@ TOUCHED = 1 << wire.HANDLE_LARGE_SHIFT
 # for so long. That is time, and no order of the memory model; a fence in each call would be one.
 ALONE_NS = 200_000
 _TOLD = 1 << 62
+# What a wait knows of its request, bits:
+TOLD = 1  # the proxy knows of a wait for it
+WATCHED = 2  # debug mode: the proxy knows of the request, and wants to know of its end
 
 MINE = 0
 RESUMED = 1  # mine, and TOUCHED
@@ -95,8 +98,9 @@ def is_direct_handle(handle):
 
 @device
 def names_request(ctx, handle):
-    """Whether a handle may be that of a request of ours (any lane, no memory access)."""
-    ours = handle >> wire.HANDLE_CONTEXT_SHIFT == context_id(ctx) | _DIRECT
+    """Whether a handle may be that of a request of ours (any lane, no memory access). No user's
+    handle is TOUCHED: the row's owner may be."""
+    ours = handle >> wire.HANDLE_LARGE_SHIFT == (context_id(ctx) | _DIRECT) << 1
     return ours and slots.slot_of(handle) < request_slots(ctx)
 
 
@@ -200,7 +204,7 @@ def left_alone(ctx, slot):
     if known & ~_TOLD != request:
         gpu.write_packet(place, request, now)
         return 0
-    return handle if now - since > ALONE_NS else 0
+    return handle & ~TOUCHED if now - since > ALONE_NS else 0
 
 
 @device
@@ -221,10 +225,17 @@ def looked_for_long(ctx, slot, handle, now):
 
 
 @device
-def was_told(ctx, slot, handle):
-    """Whether ``looked_for_long`` has once said so."""
+def is_watched(ctx):
+    """Whether the requests of this context are, by debug mode (``watching.py``)."""
+    return gpu.load_8(ctx.device + wire.DEVICE_WATCHED) != 0
+
+
+@device
+def what_is_known(ctx, slot, handle):
+    """Of a request that is TOUCHED: TOLD, if ``looked_for_long`` has once said so; WATCHED."""
     known, since = gpu.read_packet(_seen_at(ctx, slot))
-    return known == _name_of(handle, field(ctx, slot, STAGE)) | _TOLD
+    told = known == _name_of(handle, field(ctx, slot, STAGE)) | _TOLD
+    return (TOLD if told else 0) | (WATCHED if is_watched(ctx) else 0)
 
 
 @device
@@ -235,11 +246,14 @@ def unclaim(ctx, handle):
 
 
 @device
-def put_back(ctx, handle):
+def put_back(ctx, handle, known=0):
     """``unclaim``, or ``leave`` where it has not come to anything: then it still goes the quick
-    way."""
-    slot = slots.slot_of(handle)
-    if stage_of(ctx, slot) == BEGINS and not was_told(ctx, slot, handle):
+    way.
+
+    Args:
+        known: TOLD and WATCHED.
+    """
+    if known == 0 and stage_of(ctx, slots.slot_of(handle)) == BEGINS:
         leave(ctx, handle & ~TOUCHED)
     else:
         unclaim(ctx, handle)
