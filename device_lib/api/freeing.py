@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from device_lib.direct import rows
+from device_lib.direct import rows, table
 from device_lib.direct.how import ONE_LOOK, QUICK
 from device_lib.direct.rows import is_direct_handle
 from device_lib.platform import primitives as gpu
@@ -286,7 +286,7 @@ def make_freeing(
         sync()
         if error != SUCCESS:
             report(ctx, wire.OP_REQUEST_FREE, request, ERR_REQUEST)
-        elif is_direct and rows.is_watched(ctx) and leads():
+        elif is_direct and table.is_watched(ctx) and leads():
             freed = request & wire.HANDLE_SLOT_MASK << wire.HANDLE_SLOT_SHIFT
             freed |= wire.OP_REQUEST_FREE << wire.WATCHED_OP_SHIFT
             lane, lanes, mask = gpu.lane_id(), warp_lanes(), warp_mask()

@@ -157,8 +157,10 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
             row, remote, number = broadcast_3(row, remote, number)
             sync()
         if row == table.NOBODY:  # always, in debug mode
-            if rows.is_watched(ctx):
-                return watching.open_watched(ctx, word0, peer_tag, nbytes, address, buffer, type_row)
+            if table.is_watched(ctx):
+                return watching.open_watched(
+                    ctx, word0, peer_tag, nbytes, address, buffer, type_row
+                )
             row, remote, counters = enter_channel(ctx, word0, peer_tag, 0)
             if row != table.NOBODY and table.is_direct(remote):
                 number = table.next_count(counters) & NUMBERS
@@ -288,9 +290,8 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
                 what = 0
                 if leads() and lane_id() == 0:
                     what, error, began = pacing.long_wait(ctx, began, False)
-                    asks = one_look and known & rows.TOLD == 0
-                    if asks and rows.looked_for_long(ctx, slot, handle, began):
-                        what |= pacing.LATE
+                    if one_look:
+                        what |= rows.looked_for_long(ctx, slot, handle, began, known)
                     if load_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN) > _ALONE:
                         what |= _OTHERS
                 error, what, unused = broadcast_3(error, what, 0)

@@ -57,10 +57,8 @@ TOUCHED = 1 << wire.HANDLE_LARGE_SHIFT
 # for so long. That is time, and no order of the memory model; a fence in each call would be one.
 ALONE_NS = 200_000
 _TOLD = 1 << 62
-# What a wait knows of its request, bits:
-TOLD = 1  # the proxy knows of a wait for it
-WATCHED = 2  # debug mode: the proxy knows of the request, and wants to know of its end
-
+TOLD = 1  # the proxy knows of a wait for it;
+WATCHED = 2  # and wants to know of its end (``watching.py``)
 MINE = 0
 RESUMED = 1  # mine, and TOUCHED
 BUSY = 2  # a helper has it: soon
@@ -208,26 +206,22 @@ def left_alone(ctx, slot):
 
 
 @device
-def looked_for_long(ctx, slot, handle, now):
-    """Whether the proxy is to be told of a request that is looked at again and again, as of a wait:
-    now, LATE_NS after the first look. Then it stays off the quick way, so that its end is told,
-    too. The caller has claimed it; one lane."""
+def looked_for_long(ctx, slot, handle, now, told):
+    """LATE, LATE_NS after the first of many looks: the proxy is to be told of the request as of a
+    wait, and it stays off the quick way, so that its end is told, too; else 0. The caller has
+    claimed it; one lane. ``told``: | TOLD, if it has been."""
+    if told & TOLD != 0:
+        return 0
     request = _name_of(handle, field(ctx, slot, STAGE))
     place = _seen_at(ctx, slot)
     known, since = gpu.read_packet(place)
     if known & ~_TOLD != request:
         gpu.write_packet(place, request, now)
-        return False
-    late = known == request and now - since > pacing.LATE_NS
-    if late:
-        gpu.write_packet(place, request | _TOLD, since)
-    return late
-
-
-@device
-def is_watched(ctx):
-    """Whether the requests of this context are, by debug mode (``watching.py``)."""
-    return gpu.load_8(ctx.device + wire.DEVICE_WATCHED) != 0
+        return 0
+    if known != request or now - since <= pacing.LATE_NS:
+        return 0
+    gpu.write_packet(place, request | _TOLD, since)
+    return pacing.LATE
 
 
 @device
@@ -235,7 +229,7 @@ def what_is_known(ctx, slot, handle):
     """Of a request that is TOUCHED: TOLD, if ``looked_for_long`` has once said so; WATCHED."""
     known, since = gpu.read_packet(_seen_at(ctx, slot))
     told = known == _name_of(handle, field(ctx, slot, STAGE)) | _TOLD
-    return (TOLD if told else 0) | (WATCHED if is_watched(ctx) else 0)
+    return (TOLD if told else 0) | (WATCHED if table.is_watched(ctx) else 0)
 
 
 @device
@@ -247,12 +241,7 @@ def unclaim(ctx, handle):
 
 @device
 def put_back(ctx, handle, known=0):
-    """``unclaim``, or ``leave`` where it has not come to anything: then it still goes the quick
-    way.
-
-    Args:
-        known: TOLD and WATCHED.
-    """
+    """``unclaim``, or ``leave`` where it has come to nothing: then it still goes the quick way."""
     if known == 0 and stage_of(ctx, slots.slot_of(handle)) == BEGINS:
         leave(ctx, handle & ~TOUCHED)
     else:

@@ -240,6 +240,12 @@ def enter(ctx, key, remote, local):
 
 
 @device
+def is_watched(ctx):
+    """Whether debug mode looks at the requests of this context (``watching.py``)."""
+    return gpu.load_8(ctx.device + wire.DEVICE_WATCHED) != 0
+
+
+@device
 def is_direct(remote):
     return remote > channels.PROXIED
 

@@ -1,12 +1,12 @@
 """Debug mode: the proxy is told of each request of the direct road before it opens, and before it
 ends, and its answer is waited for (``host_proxy/reference/debug.py`` says what is looked at).
 
-No other call has an instruction more for that. In debug mode a channel is entered in the table under
-a key that the quick ways do not look for, so each call comes to ``row_requests``, where it asks for
-the channel: there, and only there, debug mode branches off. Its requests are TOUCHED from the
-start: so a wait claims them where it asks what is known of a request that somebody has gone on
-with. The answer comes in the completion of the request's slot, which on this road nothing else uses:
-a request takes no second slot.
+No other call has an instruction more for that. In debug mode a channel is entered in the table
+under a key that the quick ways do not look for, so each call comes to ``row_requests``, where it
+asks for the channel: there, and only there, debug mode branches off. Its requests are TOUCHED from
+the start: so a wait claims them where it asks what is known of a request that somebody has gone on
+with. The answer comes in the completion of the request's slot, which nothing else uses on this
+road: a request takes no second slot.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -49,7 +49,6 @@ def link_watching(
     broadcast = WARP.broadcast
     broadcast_3 = WARP.broadcast_3
 
-    # wide: what a record says
     @device
     def ask(ctx, op, slot, word0, peer_tag, address, nbytes):
         """What debug mode says to a request that takes, or has, a slot: an error class, or 0."""

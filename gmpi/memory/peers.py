@@ -28,9 +28,7 @@ class Peers:
         sharers: ranks whose kernels run on this rank's GPU, itself among them.
     """
 
-    def __init__(
-        self, comm: MPI.Comm, layout: Layout, memory: Memory, staged: bool = True
-    ) -> None:
+    def __init__(self, comm: MPI.Comm, layout: Layout, memory: Memory, staged: bool = True) -> None:
         """``staged``: whether long messages of the proxied road travel by GPU staging, where there
         is some; the same on all ranks."""
         local = of_this_node(comm)

@@ -49,8 +49,8 @@ CANARY = 0xC5
 CANARY_BYTES = wire.STAGING_LEAD - wire.MESSAGE_HEADER  # before the header of each staging buffer
 
 _GONE = (
-    "the host cannot read: it was freed; free an array when the requests that use it have been "
-    "waited for, and the kernel that has its address has ended"
+    "is in memory that the host cannot read: it was freed; free an array when the requests that "
+    "use it have been waited for, and the kernel that has its address has ended"
 )
 
 # Records that use fields as they like.
@@ -203,7 +203,7 @@ class DebugEngine(Mpi4pyEngine):
         if mine.address and not problem:
             now = self.read(address, nbytes)
             if now is None:
-                problem = f"the buffer of {mine} is in memory that {_GONE}"
+                problem = f"the buffer of {mine} {_GONE}"
             elif stale := self.state.registered.stale(address, nbytes):
                 problem = f"the buffer of {mine}: {stale}"
             elif not mine.writes:
@@ -331,7 +331,7 @@ class DebugEngine(Mpi4pyEngine):
         for position, length, checksum in self.sums[slot]:
             now = self.read(mine.address + position, length)
             if now is None and slot in self.direct:
-                return f"the buffer of {mine} is in memory that {_GONE}"
+                return f"the buffer of {mine} {_GONE}"
             if now is not None and zlib.crc32(now.data) != checksum:
                 return (
                     f"the buffer of {mine} was changed while the send was pending, in its bytes "
