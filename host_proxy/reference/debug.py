@@ -174,7 +174,7 @@ class DebugEngine(Mpi4pyEngine):
             mine, row = self.buffers.pop(slot, None), self.direct.get(slot)
             if handle >> wire.WATCHED_OP_SHIFT & 0xFF == wire.OP_REQUEST_FREE:
                 # The buffer is the user's again when the other rank has said that it has received.
-                self.direct.pop(slot)
+                self.direct.pop(slot, None)
                 return
             problem = "" if mine is None else self._changed(slot, mine)
             self.direct.pop(slot, None)
