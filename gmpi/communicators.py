@@ -129,7 +129,7 @@ class Communicators:
         group = self._group(comm, messages, index)
         mapped = np.where(peers >= 0, self._peers.table[peers, st.P_DIRECT], 0)
         ways = 0
-        if control is not None:
+        if control is not None and not self._debug:  # which compares calls by the proxies
             ways = self.areas.open(index, control, mapped, long, neighbours)
         communicator = Communicator(
             messages, chunks, rank, size, group.identity, peers, p2p, tuple(more), compared,

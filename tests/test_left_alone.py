@@ -96,4 +96,6 @@ def test_what_a_helper_has_begun_others_may_go_on_with(call: Call) -> None:
     time.sleep(2 * ALONE_S)
     call("claim", handle, rows.HELPED)
     call("unclaim", handle)
-    assert call("look") == handle | rows.TOUCHED
+    assert call("look") == handle
+    assert call("claim", handle | rows.TOUCHED, rows.HELPED) == rows.FOREIGN  # no user's handle
+    assert call("claim", handle, rows.HELPED) == rows.RESUMED

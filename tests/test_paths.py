@@ -34,6 +34,7 @@ found, text = paths(gpu_staging=False)
 assert found == {"MPI": everyone}, found
 assert "long messages by MPI to ranks 0-2" in text, text
 assert paths(debug=True)[0] == {"MPI": everyone}
+assert paths(debug=True, wildcards=False)[0] == {"direct road": everyone}
 # A rank without kernels has no GPU memory, and reads none.
 found, text = paths(gpu=rank != 2)
 if rank == 2:

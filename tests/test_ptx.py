@@ -61,9 +61,9 @@ def library(compiled: Path) -> dict[str, str]:
 
 #: What the leading warp of a block carries out, by the functions of warp scope (``row_requests``).
 LED = [f"gmpi_direct_{name}" for name in (
-    "ask", "complete_open", "finish", "go_on", "help", "open", "report", "tell",
-    "finish_pending", "finish_rest", "finish_short", "look_pending", "place_and_start",
-    "start_pending", "start_short", "take_pending", "wait_pending",
+    "ask", "ask_debug", "complete_open", "finish", "go_on", "help", "open", "open_watched",
+    "report", "tell", "finish_pending", "finish_rest", "finish_short", "look_pending",
+    "place_and_start", "start_pending", "start_short", "take_pending", "wait_pending",
 )]  # fmt: skip
 
 

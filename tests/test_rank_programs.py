@@ -31,7 +31,7 @@ SOME_HANGS = "hangs wrong_tag_of_a_long_message left_a_collective different_leng
 #: Run with both MPI libraries, by number of ranks: settings of GMPI, program, its arguments.
 #: TEST_NODES says on which nodes the ranks believe to be (gmpi/memory/node.py).
 PROGRAMS = {
-    2: ["SPIN_MS=50 YIELD_MS=50 stress"],
+    2: ["SPIN_MS=50 YIELD_MS=50 stress", "debug --direct", "debug_direct"],
 }  # fmt: skip
 #: With one of them only: each path, engine and kind of fault is among those of both, but not each
 #: with each. As many with either as makes both take as long.
@@ -54,6 +54,7 @@ MPICH_ONLY = {
         "looked_at", "looked_at --direct",
         "combined", "combined --direct", "looking", "looking --direct",
         "persistent --some", "persistent --direct --some", "host_persistent", "freed --direct",
+        "DEBUG=1 freed --direct", "DEBUG=1 random_programs --seeds=6:7",
         "blocks", "random_blocks --seeds=0:4",
         "ENGINE=mpi4py random_blocks --seeds=8:10", "random_blocks --narrow --seeds=24:26",
         "counts", "neighbours", "random_counts --seeds=0:3", "random_counts --narrow --seeds=4:6",
@@ -106,6 +107,7 @@ OPEN_MPI_ONLY = {
         "point_to_point --direct --small --some", "gaps --some",
         "grid --some", "random_blocks --direct --long --seeds=0:2",
         "random_counts --direct --long --seeds=24:25",
+        "DEBUG=1 point_to_point --direct --some", "DEBUG=1 bad_handles --direct",
         "DEBUG=1 random_blocks --seeds=4:6", "DEBUG=1 random_counts --seeds=9:11",
         "ROAD=proxied partitioned_made", "TEST_NODES=ab ENGINE=mpi4py traced --some",
     ],
@@ -122,9 +124,12 @@ OPEN_MPI_ONLY = {
 }  # fmt: skip
 #: With --full only, with both.
 FULL_ONLY = {
-    1: ["debug", "lifecycle", "random_programs --seeds=0:3"],
+    1: ["debug", "debug --direct", "debug_direct", "lifecycle", "random_programs --seeds=0:3"],
     2: [
-        "DEBUG=1 point_to_point --some", "point_to_point --small", "onesided --many", "bad_input",
+        "DEBUG=1 point_to_point --some", "DEBUG=1 point_to_point --direct",
+        "DEBUG=1 grid --direct", "DEBUG=1 persistent --direct", "DEBUG=1 onesided --some",
+        "DEBUG=1 datatypes --direct --small --some", "DEBUG=1 random_programs --seeds=20:40",
+        "point_to_point --small", "onesided --many", "bad_input",
         "bad_handles", "bad_handles --direct", "ENGINE=mpi4py bad_handles",
         "each_call", "lifecycle",
         "collectives", "collectives --small", "ENGINE=mpi4py collectives --small --some",

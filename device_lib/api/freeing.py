@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from device_lib.direct import rows
+from device_lib.direct import rows, table
 from device_lib.direct.how import ONE_LOOK, QUICK
 from device_lib.direct.rows import is_direct_handle
 from device_lib.platform import primitives as gpu
@@ -25,6 +25,7 @@ from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED
+from device_lib.proxied.ring import post
 from gmpi.contract import wire
 from gmpi.contract.constants import ERR_REQUEST, SUCCESS
 
@@ -157,6 +158,17 @@ def _mark_direct(ctx, handle):
         gpu.pause(64)
 
 
+@device
+def _tell_debug(ctx, request, mine):
+    """Tells debug mode of a request that is freed, before anybody can close it; all lanes of a
+    warp. ``mine``: 1 in lane 0, if it is freed."""
+    lane, lanes, mask = gpu.lane_id(), warp_lanes(), warp_mask()
+    if gpu.shuffle(mask, mine, 0) != 0:
+        handle = slots.slot_of(request) << wire.HANDLE_SLOT_SHIFT
+        handle |= wire.OP_REQUEST_FREE << wire.WATCHED_OP_SHIFT
+        post(ctx, lane, lanes, mask, wire.OP_ENDS, 0, handle, 0)
+
+
 def make_freeing(
     scope: Scope, requests: SimpleNamespace, direct: SimpleNamespace, others: SimpleNamespace
 ) -> SimpleNamespace:
@@ -269,13 +281,16 @@ def make_freeing(
                 return error
         sync()
         kept = 0
+        mine = 0
         if leads() and gpu.lane_id() == 0:
-            mine = False
             if is_direct:
-                mine = _mark_direct(ctx, request)
+                mine = 1 if _mark_direct(ctx, request) else 0
             elif slots.names_slot(ctx, request):
-                mine = slots.claim(ctx, request) == request
-            if mine:
+                mine = 1 if slots.claim(ctx, request) == request else 0
+        if is_direct and table.is_watched(ctx) and leads():
+            _tell_debug(ctx, request, mine)
+        if leads() and gpu.lane_id() == 0:
+            if mine != 0:
                 gpu.count_gpu(ctx.device + wire.DEVICE_FREED, 1)
                 gpu.store_sys(ctx.mapped + wire.CONTROL_FREED, 1)
                 _change(ctx, slots.slot_of(request), _NONE, _FREED)

@@ -131,7 +131,7 @@ def make_direct(
     def put_back(ctx, handle):
         """Others may go on with a request that the caller has held."""
         if leads() and lane_id() == 0:
-            rows.put_back(ctx, handle & ~slots.CLAIMED)
+            rows.put_back(ctx, handle & ~slots.CLAIMED)  # nothing is known of it: HOLD
 
     return SimpleNamespace(
         put_back=put_back,

@@ -20,6 +20,7 @@ from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.pending import is_pending
 from device_lib.direct.sends import first_stage
 from device_lib.direct.synchronize import make_complete_open
+from device_lib.direct.watching import link_watching
 from device_lib.direct.wide_messages import LENGTH_SENT, SLOT_SHIFT
 from device_lib.direct.words import call_of, elements, length_word, peer_tag_of
 from device_lib.platform.context import leads_block, leads_grid
@@ -43,19 +44,6 @@ from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
 _LOOKS = 2 if SIMULATOR else 16  # of one lane, before all threads of the scope meet again
 _ALONE = 1  # open requests of the direct road: our own
 _OTHERS = 4  # are open: found in a turn of a wait, as pacing.LOOKED and LATE
-
-
-@device
-def _enter_and_draw(ctx, key, remote, local):
-    """(row, where the other end is, number) of a channel that the proxy has been asked for; one
-    lane."""
-    if local == table.NEVER:
-        key = table.peer_key(key)
-    row, remote, local, counters = table.enter(ctx, key, remote, local)
-    number = 0
-    if table.is_direct(remote):
-        number = table.next_count(counters) & NUMBERS
-    return row, remote, number
 
 
 def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespace) -> None:
@@ -88,41 +76,43 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
     help_own, help_linked = going_on.help_own, going_on.help_one
     finish_pending = declared("gmpi_direct_finish_pending_warp", 5, 3)
 
-    # wide: what ``table.draw`` has returned
     @device
-    def open_rest(ctx, word0, peer_tag, nbytes, address, buffer, type_row, row, remote, number):
-        """The handle of a request whose channel has been looked for; PROXIED_ROAD: it is not ours.
+    def enter_channel(ctx, word0, peer_tag, mark):
+        """Asks for a channel and enters it: (row, where the other end is, counters), in lane 0.
+        (REFUSED, error class, 0) where it could not be asked.
 
         Args:
-            address: of a buffer in one piece, or SCATTERED.
-            buffer, type_row: then what ``proxied.scattered.place`` takes.
-            row, remote, number: what ``table.draw`` has returned; number with LENGTH_SENT and
-                a slot beside it.
+            mark: KEY_WATCHED, or 0.
+        """
+        remote, local = ask_proxy(ctx, word0, peer_tag)
+        sync()
+        row = table.NOBODY
+        counters = 0
+        if local == table.UNKNOWN:
+            row = table.REFUSED
+        elif leads() and lane_id() == 0:
+            key = table.key_of(word0, peer_tag)
+            if local == table.NEVER:
+                key = table.peer_key(key)
+            elif mark != 0 and table.is_direct(remote):
+                key |= mark
+            row, remote, local, counters = table.enter(ctx, key, remote, local)
+        return row, remote, counters
+
+    # wide: what is known of it
+    @device
+    def enter_request(
+        ctx, word0, nbytes, address, buffer, type_row, row, number, slot, length_sent, touched
+    ):
+        """Opens a request: its handle. Arguments as of ``open_rest``.
+
+        Args:
+            number: of the message.
+            slot: that has been taken for it.
+            length_sent: whether that of a long message has been.
+            touched: TOUCHED, or 0.
         """
         sends = word0 & 0xFF == wire.OP_ISEND
-        if row == table.NOBODY:  # in L1
-            if leads() and lane_id() == 0:
-                key = table.key_of(word0, peer_tag)
-                row, remote, number, local, counters = table.draw(ctx, key)
-            row, remote, number = broadcast_3(row, remote, number)
-            sync()
-        if row == table.NOBODY:
-            remote, local = ask_proxy(ctx, word0, peer_tag)
-            if local == table.UNKNOWN:
-                return slots.error_handle(remote)
-            sync()
-            if leads() and lane_id() == 0:
-                key = table.key_of(word0, peer_tag)
-                row, remote, number = _enter_and_draw(ctx, key, remote, local)
-            row, remote, number = broadcast_3(row, remote, number)
-            sync()
-        if not table.is_direct(remote):
-            return PROXIED_ROAD
-        length_sent = number & LENGTH_SENT != 0
-        slot = take_slot(ctx, (number >> SLOT_SHIFT) - 1, taking.SMALL)
-        number &= NUMBERS
-        if slot < 0:
-            return slots.error_handle(-slot)
         handle = rows.direct_handle(ctx, slot, number, 0, sends)
         if address == wire.SCATTERED:
             if leads():
@@ -140,7 +130,8 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
                 stage = rows.ROUNDS
             elif sends:
                 stage = first_stage(ctx, row, number, nbytes)
-            rows.open_row(ctx, slot, handle, address, row, stage, call_of(word0), length)
+            call = call_of(word0)
+            rows.open_row(ctx, slot, handle | touched, address, row, stage, call, length)
             if sends or address == wire.SCATTERED or nbytes > ROOM:
                 own.note(ctx, handle)
         stage = broadcast(stage)
@@ -148,6 +139,48 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
         if sends and (stage == rows.BEGINS or leads_grid(ctx) != 0):
             go_on(ctx, slot, handle, _LOOKS if leads_grid(ctx) != 0 else 1)  # all blocks are here
         return handle
+
+    watching = link_watching(enter_channel, enter_request, take_slot)
+
+    # wide: what ``table.draw`` has returned
+    @device
+    def open_rest(ctx, word0, peer_tag, nbytes, address, buffer, type_row, row, remote, number):
+        """The handle of a request whose channel has been looked for; PROXIED_ROAD: it is not ours.
+
+        Args:
+            address: of a buffer in one piece, or SCATTERED.
+            buffer, type_row: then what ``proxied.scattered.place`` takes.
+            row, remote, number: what ``table.draw`` has returned; number with LENGTH_SENT and
+                a slot beside it.
+        """
+        if row == table.NOBODY:  # in L1
+            if leads() and lane_id() == 0:
+                key = table.key_of(word0, peer_tag)
+                row, remote, number, local, counters = table.draw(ctx, key)
+            row, remote, number = broadcast_3(row, remote, number)
+            sync()
+        if row == table.NOBODY:  # always, in debug mode
+            if table.is_watched(ctx):
+                return watching.open_watched(
+                    ctx, word0, peer_tag, nbytes, address, buffer, type_row
+                )
+            row, remote, counters = enter_channel(ctx, word0, peer_tag, 0)
+            if row >= 0 and table.is_direct(remote):
+                number = table.next_count(counters) & NUMBERS
+            row, remote, number = broadcast_3(row, remote, number)
+            sync()
+        if row == table.REFUSED:
+            return slots.error_handle(remote)
+        if not table.is_direct(remote):
+            return PROXIED_ROAD
+        length_sent = number & LENGTH_SENT != 0
+        slot = take_slot(ctx, (number >> SLOT_SHIFT) - 1, taking.SMALL)
+        number &= NUMBERS
+        if slot < 0:
+            return slots.error_handle(-slot)
+        return enter_request(
+            ctx, word0, nbytes, address, buffer, type_row, row, number, slot, length_sent, 0
+        )
 
     @device
     def outcome_of(ctx, slot, sends):
@@ -208,15 +241,18 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
     report_linked = part("report", 5, 1, report)
 
     @device
-    def close(ctx, slot, handle, sends, told, how):
+    def close(ctx, slot, handle, sends, known, how):
         """(outcome, count, origin) of a finished request, which is one no more, unless KEEP."""
         outcome, count, origin = outcome_of(ctx, slot, sends)
         if how == KEEP:
             sync()  # all have read the row
             return outcome, count, origin
         failed = outcome >> wire.ERROR_SHIFT & 0xFF
-        if told != 0 and leads():
-            tell_linked(ctx, wire.OP_WAITED, slot, handle)
+        if known != 0:
+            if known & rows.TOLD != 0 and leads():
+                tell_linked(ctx, wire.OP_WAITED, slot, handle)
+            if known & rows.WATCHED != 0:
+                outcome = watching.end_watched(ctx, slot, outcome)
         if failed != SUCCESS and leads():
             report_linked(ctx, slot, failed)
         sync()  # all have read the row
@@ -243,8 +279,8 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
         looked = 0
         looks = _LOOKS if how == HOLD_LONGER else 1
         began = 0
-        told = 1 if state == RESUMED and rows.was_told(ctx, slot, handle) else 0
-        holds = how >= HOLD and told == 0
+        known = rows.what_is_known(ctx, slot, handle) if state == RESUMED else 0
+        holds = how >= HOLD and known == 0
         first = slots.guess(ctx)  # who looks once, again and again, must come to all of them
         error = 0
         one_look = how == ONE_LOOK or how == KEEP
@@ -259,14 +295,14 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
                 what = 0
                 if leads() and lane_id() == 0:
                     what, error, began = pacing.long_wait(ctx, began, False)
-                    if one_look and told == 0 and rows.looked_for_long(ctx, slot, handle, began):
-                        what |= pacing.LATE
+                    if one_look:
+                        what |= rows.looked_for_long(ctx, slot, handle, began, known)
                     if load_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN) > _ALONE:
                         what |= _OTHERS
                 error, what, unused = broadcast_3(error, what, 0)
                 sync()
-                if what & pacing.LATE != 0 and told == 0:
-                    told = 1
+                if what & pacing.LATE != 0 and known & rows.TOLD == 0:
+                    known |= rows.TOLD
                     if leads():
                         tell_linked(ctx, wire.OP_WAITS, slot, handle)
                 if what & _OTHERS != 0 and error == 0:
@@ -279,13 +315,13 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
         count = 0
         origin = NO_ORIGIN
         if done:
-            outcome, count, origin = close(ctx, slot, handle, sends, told, how)
+            outcome, count, origin = close(ctx, slot, handle, sends, known, how)
         elif error != 0:
             outcome = COMPLETED | (error & 0xFF) << wire.ERROR_SHIFT
         elif holds:
             outcome = HELD
         if (how == KEEP or outcome == 0) and leads() and lane_id() == 0:
-            rows.put_back(ctx, handle)
+            rows.put_back(ctx, handle, known)
         return outcome, count, origin
 
     part("open", 12, 1, open_rest)

@@ -57,7 +57,8 @@ TOUCHED = 1 << wire.HANDLE_LARGE_SHIFT
 # for so long. That is time, and no order of the memory model; a fence in each call would be one.
 ALONE_NS = 200_000
 _TOLD = 1 << 62
-
+TOLD = 1  # the proxy knows of a wait for it;
+WATCHED = 2  # and wants to know of its end (``watching.py``)
 MINE = 0
 RESUMED = 1  # mine, and TOUCHED
 BUSY = 2  # a helper has it: soon
@@ -95,8 +96,9 @@ def is_direct_handle(handle):
 
 @device
 def names_request(ctx, handle):
-    """Whether a handle may be that of a request of ours (any lane, no memory access)."""
-    ours = handle >> wire.HANDLE_CONTEXT_SHIFT == context_id(ctx) | _DIRECT
+    """Whether a handle may be that of a request of ours (any lane, no memory access). No user's
+    handle is TOUCHED: the row's owner may be."""
+    ours = handle >> wire.HANDLE_LARGE_SHIFT == (context_id(ctx) | _DIRECT) << 1
     return ours and slots.slot_of(handle) < request_slots(ctx)
 
 
@@ -200,31 +202,34 @@ def left_alone(ctx, slot):
     if known & ~_TOLD != request:
         gpu.write_packet(place, request, now)
         return 0
-    return handle if now - since > ALONE_NS else 0
+    return handle & ~TOUCHED if now - since > ALONE_NS else 0
 
 
 @device
-def looked_for_long(ctx, slot, handle, now):
-    """Whether the proxy is to be told of a request that is looked at again and again, as of a wait:
-    now, LATE_NS after the first look. Then it stays off the quick way, so that its end is told,
-    too. The caller has claimed it; one lane."""
+def looked_for_long(ctx, slot, handle, now, told):
+    """LATE, LATE_NS after the first of many looks: the proxy is to be told of the request as of a
+    wait, and it stays off the quick way, so that its end is told, too; else 0. The caller has
+    claimed it; one lane. ``told``: | TOLD, if it has been."""
+    if told & TOLD != 0:
+        return 0
     request = _name_of(handle, field(ctx, slot, STAGE))
     place = _seen_at(ctx, slot)
     known, since = gpu.read_packet(place)
     if known & ~_TOLD != request:
         gpu.write_packet(place, request, now)
-        return False
-    late = known == request and now - since > pacing.LATE_NS
-    if late:
-        gpu.write_packet(place, request | _TOLD, since)
-    return late
+        return 0
+    if known != request or now - since <= pacing.LATE_NS:
+        return 0
+    gpu.write_packet(place, request | _TOLD, since)
+    return pacing.LATE
 
 
 @device
-def was_told(ctx, slot, handle):
-    """Whether ``looked_for_long`` has once said so."""
+def what_is_known(ctx, slot, handle):
+    """Of a request that is TOUCHED: TOLD, if ``looked_for_long`` has once said so; WATCHED."""
     known, since = gpu.read_packet(_seen_at(ctx, slot))
-    return known == _name_of(handle, field(ctx, slot, STAGE)) | _TOLD
+    told = known == _name_of(handle, field(ctx, slot, STAGE)) | _TOLD
+    return (TOLD if told else 0) | (WATCHED if table.is_watched(ctx) else 0)
 
 
 @device
@@ -235,11 +240,9 @@ def unclaim(ctx, handle):
 
 
 @device
-def put_back(ctx, handle):
-    """``unclaim``, or ``leave`` where it has not come to anything: then it still goes the quick
-    way."""
-    slot = slots.slot_of(handle)
-    if stage_of(ctx, slot) == BEGINS and not was_told(ctx, slot, handle):
+def put_back(ctx, handle, known=0):
+    """``unclaim``, or ``leave`` where it has come to nothing: then it still goes the quick way."""
+    if known == 0 and stage_of(ctx, slots.slot_of(handle)) == BEGINS:
         leave(ctx, handle & ~TOUCHED)
     else:
         unclaim(ctx, handle)

@@ -22,6 +22,7 @@ NO_KEY = 0
 NOBODY = -1  # in place of a row
 NO_ROW = -2  # the same: no row can be
 UNSOUND = -3  # the same: nobody has asked for it, by the call's arguments
+REFUSED = -4  # the same: the proxy could not be asked
 UNKNOWN = -1  # in place of where our end is: the proxy could not be asked
 NEVER = -2  # the same: on no channel of the two ranks
 _HASH_LOW = 0x9E3779B1  # odd, without a pattern
@@ -237,6 +238,12 @@ def enter(ctx, key, remote, local):
         gpu.load_gpu(row + channels.ROW_LOCAL),
         gpu.load_gpu(row + channels.ROW_COUNTERS),
     )
+
+
+@device
+def is_watched(ctx):
+    """Whether debug mode looks at the requests of this context (``watching.py``)."""
+    return gpu.load_8(ctx.device + wire.DEVICE_WATCHED) != 0
 
 
 @device

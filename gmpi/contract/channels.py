@@ -99,8 +99,11 @@ COUNTER_NUMBER = 4  # 32 bits: of the next message; above the other, which its c
 COUNTER_WIDE = 8  # sender: of the next message in the wide slot
 COUNTER_BYTES = 32
 
-# A key:  1 << 62 | receives << 61 | communicator << 53 | peer << 31 | tag
+# A key:  watched << 63 | 1 << 62 | receives << 61 | communicator << 53 | peer << 31 | tag
 KEY_MARK = 1 << 62
+# Of a channel of the direct road in debug mode: calls look for keys without it, so their quick ways
+# find nothing, and leave everything to ``device_lib/direct/watching.py``.
+KEY_WATCHED = -1 << 63
 KEY_RECEIVES_SHIFT = 61
 KEY_COMM_SHIFT = 53
 KEY_PEER_SHIFT = 31

@@ -116,7 +116,15 @@ OP_BSEND = 23  # complete when its bytes are in memory of the proxy's own; never
 OP_ABORT = 24  # MPI_Abort; the error code is the count
 OP_CANCEL = 25  # of a receive, whose handle is the count
 OP_PROBE = 26
-LAST_PLAIN = OP_PROBE
+# In debug mode: a request of the direct road is about to open, and to end. They open no request.
+# Count and packet 3 are address and bytes of its buffer; the handle is its slot << 32, its opcode
+# << WATCHED_OP_SHIFT, and the even sequence number with which packet 0 of the slot's completion
+# answers: an error class, or 0. With the opcode OP_REQUEST_FREE nobody waits for an answer: nothing
+# more is looked at.
+OP_OPENS = 27
+OP_ENDS = 28
+WATCHED_OP_SHIFT = 48
+LAST_PLAIN = OP_ENDS
 # Collectives that move blocks (gmpi/contract/moves.py); of the first ones, to or from a root.
 OP_REDUCE = 32
 OP_GATHER = 33
@@ -294,6 +302,7 @@ DEVICE_MAILBOXES = 464  # address of our mailboxes; constant, 0: there are none
 DEVICE_DIRECT = 472
 DEVICE_CHANNELS = 480  # address of the table of channels; constant
 DEVICE_CHANNELS_MASK = 488  # its rows less 1; constant
+DEVICE_WATCHED = 496  # not 0: debug mode looks at requests of the direct road; constant
 DEVICE_BUSY = 512  # words of busy bits, each on its own line
 BUSY_STRIDE = 128
 BUSY_BITS = 32  # requests per word

@@ -283,7 +283,7 @@ class Windows:
             elif not self._is_direct(communicator, rank):
                 why = (
                     "there is no direct road between the two: both must have it (road is 'direct', "
-                    "gpu_staging, no debug mode), and GPUs that map each other's memory"
+                    "gpu_staging), and GPUs that map each other's memory"
                 )
             else:
                 why = "its GPU's memory cannot be mapped here"

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mpi4py import MPI
 
 from device_lib.platform.context import DeviceContext, TracedContext
@@ -22,7 +23,7 @@ from gmpi import affinity, config
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
 from gmpi.contract.sizes import IDENTITY_SIZE_SHIFT, Layout
-from gmpi.contract.wire import CONTROL_RESOURCE_NS, HANDLE_CONTEXT_MASK
+from gmpi.contract.wire import CONTROL_RESOURCE_NS, DEVICE_WATCHED, HANDLE_CONTEXT_MASK
 from gmpi.host.buffered import Buffered
 from gmpi.host.partitioned import Partitioned
 from gmpi.host.requests import Progress
@@ -181,10 +182,12 @@ class _Steps:
             context.config.eager_bytes,
             context.config.chunk_bytes,
         )
-        # Debug mode looks at staging all the time: where the host can.
-        staging = context.config.gpu_staging and not context.config.debug
         direct = context.config.road == "direct"
+        # Debug mode looks at staging all the time: where the host can. It has direct memory only.
+        staging = context.config.gpu_staging and (direct or not context.config.debug)
         context._memory = allocate(context.layout, gpu, staging, node, self._first, direct)
+        if gpu and context.config.debug:
+            context._memory.write_device(DEVICE_WATCHED, np.ones(1, np.int64))
         self._undo.callback(context._memory.give_back)
 
     def _ask_for_wildcards(self, no_any_tag: bool | None, wildcards: bool | None) -> None:
@@ -194,7 +197,8 @@ class _Steps:
     def _map_peers(self) -> None:
         """The memory of the other ranks of this node."""
         context = self._context
-        context._peers = Peers(self._comm, context.layout, context._memory)
+        staged = not context.config.debug
+        context._peers = Peers(self._comm, context.layout, context._memory, staged)
         self._undo.callback(context._peers.give_back)
 
     def _make_parts(self, gpu: bool, crowded: bool) -> None:

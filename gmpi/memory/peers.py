@@ -28,7 +28,9 @@ class Peers:
         sharers: ranks whose kernels run on this rank's GPU, itself among them.
     """
 
-    def __init__(self, comm: MPI.Comm, layout: Layout, memory: Memory) -> None:
+    def __init__(self, comm: MPI.Comm, layout: Layout, memory: Memory, staged: bool = True) -> None:
+        """``staged``: whether long messages of the proxied road travel by GPU staging, where there
+        is some; the same on all ranks."""
         local = of_this_node(comm)
         self._group = local.Get_group()
         me = self.me = local.Get_rank()
@@ -54,7 +56,7 @@ class Peers:
             both = (self.table[:, P_STAGING] != 0) & everyone[:, me]
             self.table[:, P_DIRECT] = both * (self.table[:, P_STAGING] + memory.direct)
         #: Whether another rank reads our GPU staging. Messages to ourselves are not worth it.
-        self.p2p = bool(np.delete(self.table[:, P_MAPS], me).any())
+        self.p2p = staged and bool(np.delete(self.table[:, P_MAPS], me).any())
         self.table[:, P_MAPS] *= self.p2p
         local.Free()
         if problem is not None:

@@ -27,7 +27,7 @@ from gmpi.contract.wire import (
 )
 from gmpi.memory.arena import ARENA_STEP, Arena
 from gmpi.memory.gpu_staging import GpuStaging, cuda_call
-from host_proxy.platform.pages import Pages
+from host_proxy.platform.pages import Pages, read
 
 
 class _Pinned:
@@ -229,13 +229,17 @@ class Memory:
 
     def read_user(self, address: int, nbytes: int) -> np.ndarray | None:
         """``fetch`` of a kernel's buffer; None where the host cannot read it. For debug mode."""
-        if not isinstance(self._device, np.ndarray):
-            from cuda.bindings import driver
+        if isinstance(self._device, np.ndarray):
+            found = np.empty(nbytes, np.uint8)
+            return found if read(address, found.ctypes.data, nbytes) else None
+        from cuda.bindings import driver
 
-            which = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-            error, _ = driver.cuPointerGetAttribute(which, address)
+        which = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        self.use_here()
+        for at in (address, address + nbytes - 1):
+            error, _ = driver.cuPointerGetAttribute(which, at)
             if int(error) != 0:
-                return None  # shared memory: the host has no address for it
+                return None  # shared memory, for which the host has no address, or freed memory
         return self.fetch(address, nbytes)
 
     def _own_stream(self) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from gmpi.contract import registered as r
 from gmpi.contract.channels import WIDE_ROOM, Places
 from gmpi.contract.collectives import LONG
+from gmpi.errors import ContextError
 from gmpi.memory.exported import Exported, Region
 from gmpi.memory.gpu_staging import Token
 from gmpi.memory.regions import Memory
@@ -85,6 +86,15 @@ class Registered:
                 if row is not None and row.region is region:
                     self._rows[index] = None
                     self._write(index, [0, 0])
+
+    def stale(self, address: int, nbytes: int) -> str:
+        """What is wrong with a registration that some memory lies in, in words; any thread."""
+        self._memory.use_here()
+        try:
+            self._exported.find(address, nbytes)
+        except ContextError as exc:
+            return str(exc)
+        return ""
 
     def offers(self, peer: int) -> list[list[int]]:
         """What a rank of the node has not been told of so far: of each array index, generation,

@@ -74,7 +74,8 @@ class Messages:
         words = self._memory.fetch(table + rows * ch.ROW_BYTES, rows * ch.COUNTER_BYTES)
         counters = words.view(np.uint32).reshape(rows, -1)[:, ch.COUNTER_NUMBER // 4]
         taken = np.flatnonzero(keys)
-        return dict(zip(keys[taken].tolist(), (counters[taken] & ch.NUMBERS).tolist()))
+        names = keys[taken] & ~ch.KEY_WATCHED  # which debug mode adds
+        return dict(zip(names.tolist(), (counters[taken] & ch.NUMBERS).tolist()))
 
     # --- a receiver -------------------------------------------------------------------------------
 

@@ -136,6 +136,8 @@ OPERATIONS = {
     wire.OP_RECEIVE_CHANNEL: Operation("channel of receives", 0),
     wire.OP_WAITS: Operation("wait begins", 0),
     wire.OP_WAITED: Operation("wait is over", 0),
+    wire.OP_OPENS: Operation("request opens", 0),
+    wire.OP_ENDS: Operation("request ends", 0),
     wire.OP_START: Operation("GMPI_Start", 0),
     wire.OP_PREADY: Operation("GMPI_Pready", 0),
     wire.OP_PARRIVED: Operation("GMPI_Parrived", 0),
@@ -220,7 +222,7 @@ def name_of(op: int, call: int = 0) -> str:
 
 _NO_REQUESTS = (
     wire.OP_CHUNK, wire.OP_FAULT, wire.OP_WAIT, wire.OP_WAITS, wire.OP_WAITED, wire.OP_START,
-    wire.OP_PREADY, wire.OP_PARRIVED, wire.OP_GRID, wire.OP_WINDOW,
+    wire.OP_PREADY, wire.OP_PARRIVED, wire.OP_GRID, wire.OP_WINDOW, wire.OP_OPENS, wire.OP_ENDS,
 )  # fmt: skip
 
 # The same for compiled code: indexed by opcode (any byte), 0 for what does not exist.

@@ -9,6 +9,7 @@ accessed.
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import sys
@@ -29,6 +30,7 @@ _libc.mmap.argtypes = [
     ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long,
 ]  # fmt: skip
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.process_vm_readv.restype = ctypes.c_ssize_t
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
@@ -38,6 +40,25 @@ def _map(address: int | None, nbytes: int, access: int, flags: int, fd: int) -> 
         number = ctypes.get_errno()
         raise MemoryError(f"cannot map {nbytes} bytes of host memory: {os.strerror(number)}")
     return int(found)
+
+
+class _Piece(ctypes.Structure):
+    """iovec of C."""
+
+    _fields_ = [("address", ctypes.c_void_p), ("nbytes", ctypes.c_size_t)]
+
+
+def read(address: int, to: int, nbytes: int) -> bool:
+    """Copies memory of this process, if all of it is there; whether it is. Never a signal."""
+    here, there = _Piece(to, nbytes), _Piece(address, nbytes)
+    pid, one = os.getpid(), ctypes.c_ulong(1)
+    found = _libc.process_vm_readv(
+        pid, ctypes.byref(here), one, ctypes.byref(there), one, ctypes.c_ulong(0)
+    )
+    if found < 0 and ctypes.get_errno() not in (errno.EFAULT, errno.EINVAL):
+        ctypes.memmove(to, address, nbytes)  # the system does not allow to ask
+        return True
+    return int(found) == nbytes
 
 
 class Pages:

@@ -140,6 +140,12 @@ def slot_address(g, row):
 
 
 @entry
+def answer(g, slot, error, number):
+    """Tells a request of the direct road what debug mode says to it."""
+    write_packet(get(g, st.G_COMPLETIONS) + slot * wire.SLOT_BYTES, error, 0, number)
+
+
+@entry
 def set_base(g, row, base, ready):
     """Says where (GPU) the chunk buffers are that the commands of this request are about, and what
     their ready word will be (0: they have none)."""

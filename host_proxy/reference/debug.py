@@ -9,11 +9,16 @@ Everything runs on the mpi4py engine, so the compiled loop stays as it is. What 
 * the buffer of a send still has, when the send completes, the bytes that were sent;
 * all ranks of a collective call the same (``agreement.py``);
 * nobody writes around or behind the staging of a request: *canaries*;
+* what a request of the direct road uses is memory that is there (``gmpi/memory/registered.py``);
 * nobody relies on what is not his: ring slots that were read, completions, and staging that was
   given back are filled with *poison*.
 
 Buffers are compared where they lie in one piece: not strided slices and derived datatypes, and not
 shared memory, which the host cannot read.
+
+Requests of the direct road are none of the proxy's. It is told when one opens and when one ends
+(``device_lib/direct/watching.py``), and answers with an error class. They take slots of the same
+numbers as ours, so their buffers are compared with those of all others.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -30,6 +35,7 @@ from gmpi.contract import wire
 from gmpi.contract.constants import ERR_BUFFER, ERR_INTERN, PROC_NULL, SUCCESS
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
+from host_proxy.records import completion
 from host_proxy.records.fault_log import log_record, log_request
 from host_proxy.reference.agreement import Said, agreed
 from host_proxy.reference.failure import Disagreement
@@ -41,6 +47,17 @@ from host_proxy.reference.protocol import Outcome, Step
 POISON = 0xDA  # even: no sequence number
 CANARY = 0xC5
 CANARY_BYTES = wire.STAGING_LEAD - wire.MESSAGE_HEADER  # before the header of each staging buffer
+
+_GONE = (
+    "is in memory that the host cannot read: it was freed; free an array when the requests that "
+    "use it have been waited for, and the kernel that has its address has ended"
+)
+
+# Records that use fields as they like.
+_ANYTHING = (
+    wire.OP_NULL, wire.OP_FAULT, wire.OP_WAITS, wire.OP_WAITED, wire.OP_SEND_CHANNEL,
+    wire.OP_RECEIVE_CHANNEL,
+)  # fmt: skip
 
 #: Copies memory of a kernel's buffer to the host; None where it cannot.
 Reader = Callable[[int, int], np.ndarray | None]
@@ -101,6 +118,7 @@ class DebugEngine(Mpi4pyEngine):
         self.buffers: dict[int, Buffer] = {}
         self.sums: dict[int, list[tuple[int, int, int]]] = {}  # position, length, checksum
         self.clean: set[int] = set()  # slots whose staging is all poison
+        self.direct: dict[int, np.ndarray] = {}  # what the error log says of them, as of ours
         layout = state.layout
         for slot in range(layout.slots + 1):
             place = self.canary(slot)
@@ -112,6 +130,10 @@ class DebugEngine(Mpi4pyEngine):
     def serve(self) -> None:
         r = self.state.record
         address, handle_packet = int(r[st.R_ADDRESS]), wire.HANDLE_PACKET * wire.PACKET_BYTES
+        if r[st.R_OP] in (wire.OP_OPENS, wire.OP_ENDS):
+            self.answer_direct()
+            ctypes.memset(address, POISON, wire.SLOT_BYTES)
+            return
         if r[st.R_OP] in ops.OPERATIONS:
             reserved = ctypes.c_uint32.from_address(address + handle_packet + 8).value
             if reserved == int(r[st.R_PEER]) & wire.LOW_32:
@@ -135,13 +157,70 @@ class DebugEngine(Mpi4pyEngine):
         self.clean.discard(slot)
         self.sums[slot] = []
         mine = self._buffer(slot)
-        for other in self.buffers.values():
-            if mine.conflicts(other):
-                self.log(slot, ERR_BUFFER, f"the buffer of {mine} overlaps that of {other}, which "
-                                           "is pending; wait for that request first")  # fmt: skip
-                return int(ERR_BUFFER)
+        if overlap := self._overlap(mine):
+            self.log(slot, ERR_BUFFER, overlap)
+            return int(ERR_BUFFER)
         self.buffers[slot] = mine
         return 0
+
+    def answer_direct(self) -> None:
+        """A request of the direct road opens or ends: says whether it may, or how it has gone."""
+        handle = int(self.state.record[st.R_HANDLE])
+        slot = handle >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
+        if self.state.record[st.R_OP] == wire.OP_OPENS:
+            op = handle >> wire.WATCHED_OP_SHIFT & 0xFF
+            problem, row = self._opens(slot, op)
+        else:
+            mine, row = self.buffers.pop(slot, None), self.direct.get(slot)
+            if handle >> wire.WATCHED_OP_SHIFT & 0xFF == wire.OP_REQUEST_FREE:
+                # The buffer is the user's again when the other rank has said that it has received.
+                self.direct.pop(slot, None)
+                return
+            problem = "" if mine is None else self._changed(slot, mine)
+            self.direct.pop(slot, None)
+        if problem and row is not None:
+            number = self.state.notes.keep(problem)
+            log_request(self.g, row.ctypes.data, ops.DEBUG, int(ERR_BUFFER), 0, number, 0)
+        error = int(ERR_BUFFER) if problem else 0
+        completion.answer(self.g, slot, error, handle & wire.LOW_32)
+
+    def _opens(self, slot: int, op: int) -> tuple[str, np.ndarray | None]:
+        """(What is wrong with a request of the direct road, in words; what the error log says of
+        it). It is known from now on, if nothing is."""
+        r, row = self.state.record, np.zeros(st.S_COUNT, np.int64)
+        address, nbytes = int(r[st.R_ELEMENTS]), int(r[st.R_DONE])
+        for column, value in (
+            (st.S_OP, op), (st.S_CALL, r[st.R_CALL]), (st.S_COMM, r[st.R_COMM]),
+            (st.S_PEER, r[st.R_PEER]), (st.S_TAG, r[st.R_TAG]), (st.S_BLOCK, r[st.R_BLOCK]),
+            (st.S_DATATYPE, r[st.R_DATATYPE]), (st.S_SLOT, slot),
+            (st.S_ELEMENTS, nbytes // max(int(r[st.R_DATATYPE]) >> 8 & 0xFF, 1)),
+        ):  # fmt: skip
+            row[column] = value
+        name = ops.name_of(op, int(r[st.R_CALL]))
+        name = f"{name} in block {int(r[st.R_BLOCK])} (record {self.state.taken})"
+        mine = Buffer(address if nbytes else 0, nbytes, op == wire.OP_IRECV, name)
+        problem = self._overlap(mine)
+        if mine.address and not problem:
+            now = self.read(address, nbytes)
+            if now is None:
+                problem = f"the buffer of {mine} {_GONE}"
+            elif stale := self.state.registered.stale(address, nbytes):
+                problem = f"the buffer of {mine}: {stale}"
+            elif not mine.writes:
+                self.sums[slot] = [(0, nbytes, zlib.crc32(now.data))]
+        if not problem:
+            self.buffers[slot], self.direct[slot] = mine, row
+        return problem, row
+
+    def _overlap(self, mine: Buffer) -> str:
+        """Which pending request uses memory that a new one uses, in words; empty: none."""
+        for other in self.buffers.values():
+            if mine.conflicts(other):
+                return (
+                    f"the buffer of {mine} overlaps that of {other}, which is pending; wait for "
+                    "that request first"
+                )
+        return ""
 
     def agreed(self, slot: int, operation: Step) -> Step:
         """A collective, once all ranks have said that they call the same."""
@@ -189,7 +268,7 @@ class DebugEngine(Mpi4pyEngine):
     def problems(self, r: np.ndarray, reserved: int):
         """What is odd about a record, besides what ``checks.check`` refuses."""
         op, flags = int(r[st.R_OP]), int(r[st.R_FLAGS])
-        if op in (wire.OP_NULL, wire.OP_FAULT, wire.OP_WAITS, wire.OP_WAITED):
+        if op in _ANYTHING:
             return
         operation = ops.OPERATIONS[op]
         fields = operation.fields
@@ -251,6 +330,8 @@ class DebugEngine(Mpi4pyEngine):
             return ""
         for position, length, checksum in self.sums[slot]:
             now = self.read(mine.address + position, length)
+            if now is None and slot in self.direct:
+                return f"the buffer of {mine} {_GONE}"
             if now is not None and zlib.crc32(now.data) != checksum:
                 return (
                     f"the buffer of {mine} was changed while the send was pending, in its bytes "

@@ -1,7 +1,13 @@
-"""Debug mode: each of its checks is made to fail, and nothing else is complained about."""
+"""Debug mode: each of its checks is made to fail, and nothing else is complained about.
+
+    mpiexec -n 2 python3 tests/ranks/debug.py [--direct] [SCENARIO ...]
+
+With ``--direct`` messages take the direct road; what is particular to it is in ``debug_direct.py``.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -21,10 +27,17 @@ from host_proxy.platform.duplicate import Duplicate
 BYTE = gmpi.BYTE
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 LONG = 100_000
+DIRECT = "--direct" in sys.argv
+#: Records that open the first two requests: on the direct road each channel is asked for first.
+FIRST, SECOND = (1, 3) if DIRECT else (0, 1)
 
 
 def context(**settings: Any) -> gmpi.Context:
-    return gmpi.Context(WORLD, debug=True, on_error="return", timeout_s=20, **settings)
+    g = gmpi.Context(
+        WORLD, wildcards=not DIRECT, debug=True, on_error="return", timeout_s=20, **settings
+    )
+    assert list(g.paths) == ["direct road" if DIRECT else "MPI"]
+    return g
 
 
 def found(g: gmpi.Context, *words: str) -> None:
@@ -93,8 +106,9 @@ def overlapping_receives() -> None:
         base = int(s._heap.__cuda_array_interface__["data"][0])
         at, other = base + part.offset, base + room.offset
         found(
-            g, f"the buffer of GMPI_Irecv in block 0 (record 1) at {at:#x}..{at + 150:#x} overlaps",
-            f"that of GMPI_Irecv in block 0 (record 0) at {other:#x}..{other + 200:#x}, which is p",
+            g, f"the buffer of GMPI_Irecv in block 0 (record {SECOND}) at {at:#x}..{at + 150:#x} o",
+            f"overlaps that of GMPI_Irecv in block 0 (record {FIRST}) at {other:#x}..",
+            f"..{other + 200:#x}, which is pending",
         )  # fmt: skip
 
 
@@ -109,7 +123,8 @@ def a_send_from_where_a_receive_goes() -> None:
         s.wait(first)
         s.run(g)
         assert second.error == gmpi.ERR_BUFFER
-        found(g, "the buffer of GMPI_Send in block 0 (record 1)", "overlaps that of GMPI_Irecv")
+        words = f"the buffer of GMPI_Send in block 0 (record {SECOND})"
+        found(g, words, "overlaps that of GMPI_Irecv")
 
 
 def two_sends_from_one_buffer() -> None:
@@ -164,13 +179,19 @@ def _changed(n: int) -> None:
             g.synchronize()
             assert errors.copy_to_host()[0] == gmpi.ERR_BUFFER
             found(
-                g, "the buffer of GMPI_Isend in block 0 (record 0) at 0x",
+                g, f"the buffer of GMPI_Isend in block 0 (record {FIRST}) at 0x",
                 "was changed while the send was pending, in its bytes",
             )  # fmt: skip
         else:
             g.host.Barrier()
             if RANK == 1:
-                g.host.Recv(room, 0, 7)
+                if DIRECT:
+                    s = Script()
+                    s.recv(late := s.room(n), n, BYTE, 0, 7)
+                    s.run(g)
+                    room = s.read(late)
+                else:
+                    g.host.Recv(room, 0, 7)
                 if n <= g.layout.eager_bytes:  # it was packed before
                     same(room, pattern(n, 5), "message")
             assert g.errors == []
@@ -313,5 +334,7 @@ SCENARIOS = [
     collectives_that_differ, collectives_of_hosts_that_differ, it_is_raised,
 ]  # fmt: skip
 
+if DIRECT:  # nothing of a message is in staging of the host
+    SCENARIOS.remove(staging_is_overwritten)
 run(SCENARIOS)
 end()

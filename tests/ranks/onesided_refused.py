@@ -259,7 +259,6 @@ def out_of_reach() -> None:
     for why, nodes, settings in (
         ("it is on another node", "ab", {}),
         ("there is no direct road between the two", "a", {"road": "proxied"}),
-        ("there is no direct road between the two", "a", {"debug": True}),
     ):
         os.environ[TEST_NODES] = nodes
         with gmpi.Context(WORLD, **settings) as g:
