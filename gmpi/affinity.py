@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
@@ -25,12 +25,24 @@ def require_gpu() -> None:
         )
 
 
-def rank_on_node(comm: MPI.Comm) -> tuple[int, int]:
-    """Which of the ranks of a communicator on this node we are, and how many; collective."""
+class OnNode(NamedTuple):
+    """The ranks of a communicator that are on this node.
+
+    Attributes:
+        rank: which of them this process is.
+        processes: process id of each, in their order.
+    """
+
+    rank: int
+    processes: tuple[int, ...]
+
+
+def on_node(comm: MPI.Comm) -> OnNode:
+    """Who is on this node; collective."""
     local = of_this_node(comm)
-    rank, ranks = int(local.Get_rank()), int(local.Get_size())
+    found = OnNode(local.Get_rank(), tuple(local.allgather(os.getpid())))
     local.Free()
-    return rank, ranks
+    return found
 
 
 def select_gpu(comm: MPI.Comm | None = None) -> int | None:
@@ -49,7 +61,7 @@ def select_gpu(comm: MPI.Comm | None = None) -> int | None:
     Raises:
         ContextError: there is no GPU that can be used.
     """
-    rank, _ = rank_on_node(MPI.COMM_WORLD if comm is None else comm)
+    rank = on_node(MPI.COMM_WORLD if comm is None else comm).rank
     if SIMULATOR:
         return None
     require_gpu()

@@ -144,4 +144,4 @@ def test_sizes_are_blamed_only_where_memory_is_lacking(
     with pytest.raises(
         gmpi.ContextError, match=f"cannot allocate .*{re.escape(str(exception))}; {words}"
     ):
-        opening.allocate(SIZES, gpu=True, staging=True, node=(1, 2), first=0)
+        opening.allocate(SIZES, gpu=True, staging=True, node=affinity.OnNode(1, (7, 8)), first=0)

@@ -119,7 +119,7 @@ def allocate(
     layout: Layout,
     gpu: bool,
     staging: bool,
-    node: tuple[int, int],
+    node: affinity.OnNode,
     first: int,
     direct: bool = False,
 ) -> Memory:
@@ -127,11 +127,10 @@ def allocate(
 
     Args:
         staging: whether to have GPU staging, with mailboxes for the ranks of this node.
-        node: which of its ranks this is, and how many there are.
+        node: its ranks.
         first: ticket of the first record.
         direct: whether to have memory for the direct road.
     """
-    rank, ranks = node
     words = layout.slots // wire.BUSY_BITS
     initial = np.zeros(wire.DEVICE_BUSY + words * wire.BUSY_STRIDE, np.uint8)
     for counter in (wire.DEVICE_TICKET, wire.DEVICE_CONSUMED):
@@ -142,16 +141,22 @@ def allocate(
     on_gpu = gpu and not SIMULATOR
     try:
         if on_gpu:
-            affinity.take_gpu(rank)
+            affinity.take_gpu(node.rank)
         return Memory(
-            layout, initial, kernels=gpu, gpu=on_gpu, staging=staging, ranks=ranks, direct=direct
+            layout,
+            initial,
+            kernels=gpu,
+            gpu=on_gpu,
+            staging=staging,
+            processes=node.processes,
+            direct=direct,
         )
     except ContextError:
         raise
     except Exception as exc:
         nbytes = layout.mapped_bytes, layout.device_bytes
         if staging:
-            nbytes = nbytes[0], nbytes[1] + layout.mailbox(ranks)
+            nbytes = nbytes[0], nbytes[1] + layout.mailbox(len(node.processes))
         raise ContextError(
             f"cannot allocate {nbytes[0]} bytes of pinned and {nbytes[1]} of GPU memory: {exc}; "
             f"{_advice(exc)}"

@@ -125,11 +125,11 @@ class _Steps:
     ) -> None:
         context = self._context
         with waiting_for_others(self._comm):
-            node = affinity.rank_on_node(self._comm)
+            node = affinity.on_node(self._comm)
         self._step(lambda: self._prepare(gpu, settings, node))
         self._step(lambda: self._ask_for_wildcards(no_any_tag, wildcards))
         self._step(self._map_peers)
-        self._step(lambda: self._make_parts(gpu, affinity.crowded(node[1])))
+        self._step(lambda: self._make_parts(gpu, affinity.crowded(len(node.processes))))
         self._step(lambda: context._register(self._comm, self._no_any_tag, self._direct))
         self._step(self._prepare_partitioned)
         self._step(self._watch)
@@ -165,7 +165,7 @@ class _Steps:
 
     # --- the steps --------------------------------------------------------------------------------
 
-    def _prepare(self, gpu: bool, settings: dict[str, Any], node: tuple[int, int]) -> None:
+    def _prepare(self, gpu: bool, settings: dict[str, Any], node: affinity.OnNode) -> None:
         """Settings and memory."""
         context = self._context
         tuned = kept.settings_of_rank_0(self._comm, gpu)

@@ -78,13 +78,21 @@ class GpuStaging:
         token: for the others.
     """
 
-    def __init__(self, nbytes: int, gpu: bool) -> None:
-        """``gpu``: really a GPU, no simulator."""
+    def __init__(self, nbytes: int, gpu: bool, processes: tuple[int, ...]) -> None:
+        """
+        Args:
+            gpu: really a GPU, no simulator.
+            processes: ids of those that may store to it. One that has not closed an earlier
+                context yet still stores to that one's memory: so only a context of the same
+                processes, which they open together, gets it again.
+        """
+        self._use = nbytes, processes
         self._nbytes = nbytes
         self._gpu = gpu
         self._files: list[MemoryFile] = []  # ours, then those of others
         if gpu:
-            self.address, handle = _exported.pop(nbytes) if nbytes in _exported else _export(nbytes)
+            kept = self._use in _exported
+            self.address, handle = _exported.pop(self._use) if kept else _export(nbytes)
             self.token = Token(os.getpid(), handle, -1)
         else:
             self._files.append(MemoryFile.create(nbytes))
@@ -120,10 +128,11 @@ class GpuStaging:
     def give_back(self) -> None:
         """The next context of this process may have it: no kernel can use it any more."""
         if self._gpu:
-            _exported[self._nbytes] = self.address, self.token.handle
+            _exported[self._use] = self.address, self.token.handle
 
 
-_exported: dict[int, tuple[int, bytes]] = {}  # by size; what no context uses now
+#: What no context uses now, by size and by the processes that may store to it.
+_exported: dict[tuple[int, tuple[int, ...]], tuple[int, bytes]] = {}
 _imported: dict[Token, int] = {}
 
 

@@ -81,7 +81,7 @@ class Memory:
         kernels: bool,
         gpu: bool,
         staging: bool,
-        ranks: int,
+        processes: tuple[int, ...],
         direct: bool = False,
     ) -> None:
         """
@@ -90,7 +90,7 @@ class Memory:
             kernels: False on a rank without any.
             gpu: really a GPU, no simulator.
             staging: whether to have GPU staging.
-            ranks: of this node, for which to have mailboxes.
+            processes: those of this node, for which to have mailboxes.
             direct: whether to have direct memory, where there is GPU staging.
         """
         self._host = _Pinned(layout.mapped_bytes) if gpu else Pages(layout.mapped_bytes)
@@ -98,13 +98,14 @@ class Memory:
         self.mapped = self._host.device if isinstance(self._host, _Pinned) else self.host
         self.staging = None
         self.mailbox = self.direct = 0
+        ranks = len(processes)
         if staging and kernels:
             landings = ranks if ranks <= MAILBOX_RANKS else 0
             nbytes = layout.mailbox(landings)
             if direct:
                 self.direct = align(nbytes, 4096)
                 nbytes = self.direct + Places(ranks).nbytes
-            self.staging = GpuStaging(nbytes, gpu)
+            self.staging = GpuStaging(nbytes, gpu, processes)
             self.mailbox = self.staging.address + layout.mailbox(0) if landings else 0
         self._stream: Any = None  # for copies that do not wait for kernels
         self.table = align(layout.device_bytes, ROW_BYTES)
