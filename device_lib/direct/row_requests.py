@@ -140,7 +140,7 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
             go_on(ctx, slot, handle, _LOOKS if leads_grid(ctx) != 0 else 1)  # all blocks are here
         return handle
 
-    watching = link_watching(enter_channel, enter_request, take_slot)
+    open_watched, end_watched = link_watching(enter_channel, enter_request, take_slot)
 
     # wide: what ``table.draw`` has returned
     @device
@@ -161,9 +161,7 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
             sync()
         if row == table.NOBODY:  # always, in debug mode
             if table.is_watched(ctx):
-                return watching.open_watched(
-                    ctx, word0, peer_tag, nbytes, address, buffer, type_row
-                )
+                return open_watched(ctx, word0, peer_tag, nbytes, address, buffer, type_row)
             row, remote, counters = enter_channel(ctx, word0, peer_tag, 0)
             if row >= 0 and table.is_direct(remote):
                 number = table.next_count(counters) & NUMBERS
@@ -252,7 +250,7 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
             if known & rows.TOLD != 0 and leads():
                 tell_linked(ctx, wire.OP_WAITED, slot, handle)
             if known & rows.WATCHED != 0:
-                outcome = watching.end_watched(ctx, slot, outcome)
+                outcome = end_watched(ctx, slot, outcome)
         if failed != SUCCESS and leads():
             report_linked(ctx, slot, failed)
         sync()  # all have read the row

@@ -13,7 +13,6 @@ road: a request takes no second slot.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 
 from device_lib.direct import rows, table
 from device_lib.direct.one_warp import PROXIED_ROAD
@@ -41,8 +40,9 @@ def _fresh_number(at):
 
 def link_watching(
     enter_channel: Callable, enter_request: Callable, take_slot: Callable
-) -> SimpleNamespace:
-    """Gives the library these functions, of warp scope; arguments are those of ``row_requests``."""
+) -> tuple[Callable, Callable]:
+    """Gives the library these functions, of warp scope, and returns ``open_watched`` and
+    ``end_watched``; arguments are those of ``row_requests``."""
     part = parts_of(WARP.name, "gmpi_direct")
     leads = WARP.leads
     sync = WARP.sync
@@ -133,6 +133,4 @@ def link_watching(
             outcome |= error << wire.ERROR_SHIFT
         return outcome
 
-    return SimpleNamespace(
-        open_watched=part("open_watched", 9, 1, open_watched), end_watched=end_watched
-    )
+    return part("open_watched", 9, 1, open_watched), end_watched
