@@ -36,6 +36,7 @@ PROGRAMS = [
     "bad_handles", "bad_handles --direct", "host_side", "stress", "direct", "gaps", "each_size",
     "direct_blocks", "interleaved", "direct_pending", "cart",
     "random_blocks --direct --seeds=12:16", "freed", "freed --direct", "traced_requests",
+    "debug --direct", "debug_direct", "direct_faults", "others_move", "unreceived",
 ]  # fmt: skip
 #: They end processes or kernels, which all clients of an MPS server may notice; ``traced`` looks at
 #: clocks, and other programs on the GPU hold its warps up.

@@ -47,7 +47,7 @@ MPICH_ONLY = {
         "TEST_NODES=ab datatypes --small --some", "each_call near messages --some",
         "ENGINE=mpi4py collective_errors",
         f"faults {' '.join(OTHER_FAULTS)}", f"TEST_NODES=ab faults {' '.join(FAR_FAULTS)}",
-        "direct_faults", "mailbox", "late", "lifecycle", "no_any_tag --small",
+        "direct_faults", "others_move", "mailbox", "late", "lifecycle", "no_any_tag --small",
         "traced", "traced_requests", "opening", "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small", "several", "several --direct",

@@ -9,6 +9,7 @@ the report, so that a job of 64 ranks prints it once and not 64 times.
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import threading
@@ -25,6 +26,7 @@ from gmpi.diagnose.tables import Table, Tables
 from gmpi.errors import PeerError, RequestTimeoutError, ResourceError
 from gmpi.lifetime.ending import abort_job, held_for_nothing, set_patience
 from gmpi.lifetime.farewell import Farewells, hopeless
+from gmpi.observe.messages import Traffic
 from gmpi.observe.report import Look, RankReport, Report
 from host_proxy.platform import state as st
 
@@ -62,6 +64,7 @@ class Watchdog:
         self._told_broken: set[str] = set()  # communicators
         self._starved_at: int | None = None  # requests opened when calls last waited in vain
         self._before: Any = None
+        self._traffic = Traffic(context)
         self._thread = threading.Thread(target=self._main, name="gmpi-watchdog", daemon=True)
         config = context.config
         self.on = config.watchdog_s > 0 or config.timeout_s > 0 or config.on_error == "abort"
@@ -114,6 +117,7 @@ class Watchdog:
     def _main(self) -> None:
         config = self.context.config
         signature: tuple[int, ...] = ()
+        limits = [limit for limit in (config.watchdog_s, config.timeout_s) if limit] or [math.inf]
         since = time.monotonic()
         reported = False
         while not self._stop.wait(POLL_S):
@@ -128,6 +132,8 @@ class Watchdog:
             seen = self._signature()
             if seen != signature or not pending:
                 signature, since, reported = seen, now, False
+            if pending and self._traffic.moved(now - since, min(limits)):
+                since, reported = now, False
             still = now - since
             if config.on_error == "abort" and (failure := self.context._waits.failure()):
                 abort_job(self.context, failure)

@@ -209,6 +209,38 @@ class Messages:
         )
 
 
+class Traffic:
+    """Whether messages of the direct road go on. It looks seldom: at all counters at once."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._seen: np.ndarray | None = None
+
+    def moved(self, still: float, limit: float) -> bool:
+        """Whether, when ``still`` seconds without progress reach a limit, messages have been sent
+        or asked for since half of it. The watchdog calls it at each of its looks."""
+        if still < limit / 2:
+            self._seen = None
+        elif self._seen is None:
+            self._seen = self._counters()
+        elif still >= limit:
+            before, self._seen = self._seen, self._counters()
+            return not np.array_equal(before, self._seen)
+        return False
+
+    def _counters(self) -> np.ndarray:
+        """uint8[bytes]; none where there is no direct road, or a kernel has died."""
+        context, memory = self._context, self._context._memory
+        if not context._has_kernels or not memory.direct:
+            return np.zeros(0, np.uint8)
+        rows = ch.Places(len(context._state.peers)).rows
+        try:
+            at = memory.device + memory.table + rows * ch.ROW_BYTES
+            return memory.fetch(at, rows * ch.COUNTER_BYTES)
+        except RuntimeError:
+            return np.zeros(0, np.uint8)
+
+
 def with_messages(
     context: Context, rows: np.ndarray, pending: dict[int, Pending]
 ) -> tuple[list[Pending], list[Unexpected]]:

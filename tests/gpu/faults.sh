@@ -33,18 +33,29 @@ for part in $parts; do
       export TEST_LIMIT_S=120 FAULT_SECONDS=${FAULT_SECONDS:-3}
       LIMIT=120 note "faults-$op" ranks 2 tests/ranks/faults.py "$op"
     done
-    FAULT_SECONDS=10 LIMIT=120 note ring-full-10s ranks 2 tests/ranks/faults.py ring_full ;;
-  debug) TEST_LIMIT_S=100 LIMIT=100 note debug-mode ranks 2 tests/ranks/debug.py ;;
-  hangs) TEST_LIMIT_S=200 LIMIT=200 note hangs ranks 2 tests/ranks/hangs.py ;;
+    FAULT_SECONDS=10 LIMIT=120 note ring-full-10s ranks 2 tests/ranks/faults.py ring_full
+    TEST_LIMIT_S=120 LIMIT=120 note faults-direct ranks 2 tests/ranks/direct_faults.py
+    TEST_LIMIT_S=60 LIMIT=60 note unreceived ranks 2 tests/ranks/unreceived.py ;;
+  debug) for program in debug "debug --direct" debug_direct; do
+      read -ra words <<<"$program"
+      TEST_LIMIT_S=100 LIMIT=100 note "${program// /}" ranks 2 "tests/ranks/${words[0]}.py" "${words[@]:1}"
+    done ;;
+  hangs) TEST_LIMIT_S=200 LIMIT=200 note hangs ranks 3 tests/ranks/hangs.py
+    TEST_LIMIT_S=200 LIMIT=200 note hangs-direct ranks 3 tests/ranks/hangs.py --direct ;;
   hazards) note hazards timeout 400 python3 tests/gpu/hazards.py --json "$out/hazards.json"
     cat "$out/hazards.log" ;;
   cost) LIMIT=60 note cost ranks 2 tests/gpu/watchdog_cost.py --json "$out/watchdog_cost.json"; cat "$out/cost.log"
     GMPI_DEBUG=1 LIMIT=60 note cost-debug ranks 2 benchmarks/pingpong.py -m 8:8 \
       --no-conventional --json "$out/pingpong-debug.json" ;;
   sanitizer) for tool in memcheck racecheck; do
-      for program in point_to_point collectives arrays datatypes; do
-        note "$tool-$program" sanitized "$tool" "tests/ranks/$program.py"
+      for program in point_to_point collectives arrays datatypes "point_to_point --direct" \
+        direct_collectives "partitioned --some" "grid --direct"; do
+        read -ra words <<<"$program"
+        note "$tool-${program// /}" sanitized "$tool" "tests/ranks/${words[0]}.py" "${words[@]:1}"
       done
+      # One rank: it sends to itself.
+      note "$tool-soak-direct" timeout 100 compute-sanitizer --tool "$tool" --error-exitcode 9 \
+        --launch-timeout 60 python3 tests/gpu/soak.py --direct --seconds 20 --blocks 16
       note "$tool-himeno" sanitized "$tool" benchmarks/himeno/himeno_tuned.py --size XS --decompose 2,1,1 \
         --together 1 --verify
     done
@@ -66,9 +77,11 @@ for part in $parts; do
     note peer-killed sh -c "! timeout 60 mpirun --bind-to none -n 2 python3 tests/ranks/faults.py \
       peer_killed.recv > $out/peer.log 2>&1 && ! grep 'rank 1 lives' $out/peer.log"
     restart_mps ;;
-  soak) LIMIT=$((${SOAK_S:-480} + 90)) note soak ranks 2 tests/gpu/soak.py \
-      --seconds "${SOAK_S:-480}" --json "$out/soak.json"
-    tail -2 "$out/soak.log" ;;
+  soak) for road in "" --direct; do
+      LIMIT=$((${SOAK_S:-240} + 90)) note "soak$road" ranks 2 tests/gpu/soak.py $road \
+        --seconds "${SOAK_S:-240}" --json "$out/soak${road#-}.json"
+      tail -2 "$out/soak$road.log"
+    done ;;
   *) echo "no part $part"; exit 2 ;;
   esac
 done
