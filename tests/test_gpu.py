@@ -37,6 +37,7 @@ PROGRAMS = [
     "direct_blocks", "interleaved", "direct_pending", "cart",
     "random_blocks --direct --seeds=12:16", "freed", "freed --direct", "traced_requests",
     "debug --direct", "debug_direct", "direct_faults", "others_move", "unreceived",
+    "registered_cupy",
 ]  # fmt: skip
 #: They end processes or kernels, which all clients of an MPS server may notice; ``traced`` looks at
 #: clocks, and other programs on the GPU hold its warps up.
