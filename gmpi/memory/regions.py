@@ -110,9 +110,8 @@ class Memory:
         self._stream: Any = None  # for copies that do not wait for kernels
         self.table = align(layout.device_bytes, ROW_BYTES)
         own_arena = align(self.table + ROW_BYTES, ARENA_STEP)
-        device_bytes = own_arena + LOCAL_ARENA_BYTES
-        if self.direct:
-            device_bytes = self.table + Places(ranks).table_bytes
+        with_arena = own_arena + LOCAL_ARENA_BYTES
+        device_bytes = self.table + Places(ranks).table_bytes if self.direct else with_arena
         initial = np.zeros(device_bytes if kernels else len(busy), np.uint8)
         initial[: len(busy)] = busy
         places = initial[DEVICE_LARGE : DEVICE_LARGE + 24].view(np.int64)
