@@ -2,8 +2,9 @@
 
     python docs/figures/roads.py        (needs the extra "plot")
 
-From files of ``docs/measurements``: two ranks that share one H200, and two H200 of another machine,
-with what users would pick instead, measured in the same run.
+From files of ``docs/measurements``: two ranks that share one H200, and two H200 of other machines.
+There the proxied road and what users would pick instead are of one run, messages of blocks and of
+grids of another, and partitioned requests of a third.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ UNITS = {1: "B", 1024: "KiB", 1048576: "MiB"}
 Curves = dict[str, tuple[list[int], list[float]]]
 
 
-def rows_of(name: str, kind: str = "1gpu") -> list[dict[str, Any]]:
-    return json.loads((MEASURED / f"{name}-{kind}.json").read_text())["rows"]  # type: ignore[no-any-return]
+def rows_of(name: str, kind: str = "1gpu", key: str = "rows") -> list[dict[str, Any]]:
+    return json.loads((MEASURED / f"{name}-{kind}.json").read_text())[key]  # type: ignore[no-any-return]
 
 
 def words(size: int) -> str:
@@ -42,48 +43,61 @@ def best(pairs: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
     return sizes, [min(time for size, time in pairs if size == wanted) for wanted in sizes]
 
 
-def both_roads(kind: str) -> Curves:
-    rows = rows_of("roads", kind)
-    found = {
-        "proxied road, one block of 256 threads": best(
-            [(row["size"], row["proxied"]["p50"]) for row in rows if row["threads"] == 256]
-        )
-    }
-    threads = {"by one block of 256 threads": 256, "by one block of 1024": 1024}
-    for name, number in threads.items():
-        found[f"direct road, {name}"] = best(
-            [(row["size"], row["direct"]["p50"]) for row in rows if row["threads"] == number]
-        )
-    return found
+def road(rows: list[dict[str, Any]], which: str, threads: int) -> tuple[list[int], list[float]]:
+    """Of one block; into a registered array where that was measured, and is quicker."""
+    ways = {which, "registered"} if which == "direct" else {which}
+    return best(
+        [
+            (row["size"], row[way]["p50"])
+            for row in rows
+            for way in ways & set(row)
+            if row["threads"] == threads
+        ]
+    )
+
+
+def partitioned(name: str, kind: str) -> tuple[list[int], list[float]]:
+    rows = [row for row in rows_of(name, kind) if row["kind"] == "shared"]
+    return best([(row["size"], row["p50"]) for row in rows])
 
 
 def one_gpu() -> Curves:
     pingpong = [row for row in rows_of("pingpong") if row["size"] >= 8]
     graph = best([(row["size"], row["conventional"]["graph"]["p50"]) for row in pingpong])
-    partitioned = [row for row in rows_of("partitioned") if row["kind"] == "shared"]
+    rows = rows_of("roads")
     return {
         "CUDA + MPI (a graph, the kernel ends)": graph,
-        **both_roads("1gpu"),
-        "direct road, partitioned, 1 to 64 blocks": best(
-            [(row["size"], row["p50"]) for row in partitioned]
-        ),
+        "proxied road, one block of 256 threads": road(rows, "proxied", 256),
+        "direct road, one block of 256": road(rows, "direct", 256),
+        "direct road, one block of 1024": road(rows, "direct", 1024),
+        "direct road, partitioned, 1 to 64 blocks": partitioned("partitioned", "1gpu"),
     }
 
 
 def two_gpus() -> Curves:
-    peers = {
-        "MPI with device pointers (the kernel ends)": "device_pointers",
-        "NVSHMEM, put with a signal, one block": "nvshmem",
+    peers, rows = rows_of("peers", "2gpu"), rows_of("roads_blocking", "2gpu")
+    grids = [
+        (row["size"], row[way]["p50"])
+        for row in rows_of("roads_blocking", "2gpu", "grid_rows")
+        for way in ("registered", "blocking")
+        if way in row and "name" not in row and row["size"] <= 1 << 24
+    ]
+    of_peers = {
+        peer: best([(row["size"], row[peer]["p50"]) for row in peers])
+        for peer in ("device_pointers", "nvshmem")
     }
-    first, last = (
-        {name: best([(row["size"], row[peer]["p50"]) for row in rows_of("peers", "2gpu")])}
-        for name, peer in peers.items()
-    )
-    return {**first, **both_roads("2gpu"), **last}
+    return {
+        "MPI with device pointers (the kernel ends)": of_peers["device_pointers"],
+        "proxied road, one block of 256 threads": road(rows_of("roads", "2gpu"), "proxied", 256),
+        "NVSHMEM, put with a signal, one block": of_peers["nvshmem"],
+        "direct road, one block of 256": road(rows, "direct", 256),
+        "direct road, a grid": best(grids),
+        "direct road, partitioned, 1 to 64 blocks": partitioned("partitioned_looks", "2gpu"),
+    }
 
 
 def draw(axes: Any, title: str, curves: Curves) -> None:
-    for (name, (sizes, times)), marker in zip(curves.items(), "sovD^", strict=True):
+    for (name, (sizes, times)), marker in zip(curves.items(), "sovD^P", strict=False):
         axes.loglog(sizes, times, marker=marker, markersize=4, linewidth=1.2, label=name)
     axes.set_xscale("log", base=2)
     shown = [8 << 3 * i for i in range(8)]
