@@ -136,6 +136,7 @@ class Proxy:
             while decode(g):
                 self.python.serve()
                 take(g)
+                self.python.has_served()
                 return_slots(g)
                 worked = True
             if state.globals[[st.G_PYTHON, st.G_CHANNELS, st.G_OPENING, st.G_BUFFERED]].any():

@@ -224,6 +224,7 @@ def make_freeing(
             if late != 0:
                 return 1
             gpu.pause(500)
+            sync()  # before the next broadcast
 
     @device
     def close_freed(ctx, patience):

@@ -64,7 +64,7 @@ class Watchdog:
         self._told_broken: set[str] = set()  # communicators
         self._starved_at: int | None = None  # requests opened when calls last waited in vain
         self._before: Any = None
-        self._traffic = Traffic(context)
+        self._traffic = Traffic(self.context)
         self._thread = threading.Thread(target=self._main, name="gmpi-watchdog", daemon=True)
         config = context.config
         self.on = config.watchdog_s > 0 or config.timeout_s > 0 or config.on_error == "abort"

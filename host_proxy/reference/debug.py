@@ -132,7 +132,6 @@ class DebugEngine(Mpi4pyEngine):
         address, handle_packet = int(r[st.R_ADDRESS]), wire.HANDLE_PACKET * wire.PACKET_BYTES
         if r[st.R_OP] in (wire.OP_OPENS, wire.OP_ENDS):
             self.answer_direct()
-            ctypes.memset(address, POISON, wire.SLOT_BYTES)
             return
         if r[st.R_OP] in ops.OPERATIONS:
             reserved = ctypes.c_uint32.from_address(address + handle_packet + 8).value
@@ -142,7 +141,11 @@ class DebugEngine(Mpi4pyEngine):
             if problems:
                 self.log_record(f"record {self.state.taken}: {'; '.join(problems)}")
         super().serve()
-        ctypes.memset(address, POISON, wire.SLOT_BYTES)
+
+    def has_served(self) -> None:
+        """Not before the record counts as taken: until then a slot of poison looks like one into
+        which no record has come, and ``synchronize`` took the ring for empty."""
+        ctypes.memset(int(self.state.record[st.R_ADDRESS]), POISON, wire.SLOT_BYTES)
 
     def objection(self, slot: int) -> int:
         """Looks at a request that has just been opened; an error class refuses it."""

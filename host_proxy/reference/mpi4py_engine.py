@@ -97,6 +97,9 @@ class Mpi4pyEngine(Operations):
                 return
         self.resume(slot, operation, None)
 
+    def has_served(self) -> None:
+        """For debug mode: the record counts as taken, and its slot is still the proxy's."""
+
     def objection(self, slot: int) -> int:
         """For debug mode: an error class with which a request ends before it begins, or 0."""
         return 0

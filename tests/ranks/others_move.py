@@ -8,7 +8,6 @@ of the direct road, of which the host is not told.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -61,6 +60,5 @@ def a_wait_beside_messages() -> None:
     assert first.copy_to_host()[0] == rounds.copy_to_host()[0] > 2
 
 
-if __name__ == "__main__":
-    run([a_wait_beside_messages])
-    sys.exit(end())
+run([a_wait_beside_messages])
+end()
