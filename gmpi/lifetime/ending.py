@@ -83,10 +83,9 @@ def leaks(context: Context) -> str:
         found.append(
             f"{len(requests)} requests completed but were never waited for: {listed(requests)}"
         )
-    if opened := with_arrival(context, direct.open_requests(context)):
-        found.append(
-            f"{len(opened)} requests of the direct road were never waited for: {listed(opened)}"
-        )
+    if opened := direct.open_requests(context):
+        listing = listed(with_arrival(context, opened))
+        found.append(f"{len(opened)} requests of the direct road were never waited for: {listing}")
     if started := direct.open_collectives(context):
         found.append(f"{len(started)} collectives were never waited for: {listed(started)}")
     if kept := context._partitioned.never_freed():
@@ -114,7 +113,7 @@ def leaks(context: Context) -> str:
             f"{number} messages came but were never received: {some}"
             f"{'; ...' if len(messages) > LISTED else ''}"
         )
-    if unmatched := unreceived(context):
+    if unmatched := unreceived(context, opened):
         found.append(
             f"{sum(unmatched.values())} messages of the direct road were never received: "
             f"{listed(list(unmatched))}"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gmpi.observe.direct import OpenRequest, open_requests
+from gmpi.observe.direct import OpenRequest
 from gmpi.observe.messages import Channel, Messages, distance
 
 if TYPE_CHECKING:
@@ -24,10 +24,14 @@ _LISTEN_S = 0.1
 _POLL_S = 0.002
 
 
-def unreceived(context: Context) -> dict[str, int]:
+def unreceived(context: Context, opened: list[OpenRequest]) -> dict[str, int]:
     """What this rank is to report, in words, and how many messages that are; no kernel of it runs,
-    and it has not said farewell."""
-    messages, opened = Messages(context), open_requests(context)
+    and it has not said farewell.
+
+    Args:
+        opened: its requests of the direct road that are open, which are reported as such.
+    """
+    messages = Messages(context)
     return _come(context, messages, opened) | _gone(context, messages, opened)
 
 

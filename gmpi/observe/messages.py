@@ -22,6 +22,7 @@ from host_proxy.platform import state as st
 
 if TYPE_CHECKING:
     from gmpi.context import Context
+    from gmpi.memory.regions import Memory
 
 _SENDS, _RECEIVES = 0, 1
 
@@ -40,6 +41,12 @@ class Channel(NamedTuple):
     tag: int
     place: int
     number: int
+
+
+def _counters(memory: Memory, rows: int) -> np.ndarray:
+    """uint8[rows * COUNTER_BYTES]: the counters of all rows of the table, which follow them."""
+    at = memory.device + memory.table + rows * ch.ROW_BYTES
+    return memory.fetch(at, rows * ch.COUNTER_BYTES)
 
 
 class Messages:
@@ -71,8 +78,8 @@ class Messages:
         table = self._memory.device + self._memory.table
         words = self._memory.fetch(table, rows * ch.ROW_BYTES).view(np.int64)
         keys = words.reshape(rows, -1)[:, ch.ROW_KEY // 8]
-        words = self._memory.fetch(table + rows * ch.ROW_BYTES, rows * ch.COUNTER_BYTES)
-        counters = words.view(np.uint32).reshape(rows, -1)[:, ch.COUNTER_NUMBER // 4]
+        words = _counters(self._memory, rows).view(np.uint32)
+        counters = words.reshape(rows, -1)[:, ch.COUNTER_NUMBER // 4]
         taken = np.flatnonzero(keys)
         names = keys[taken] & ~ch.KEY_WATCHED  # which debug mode adds
         return dict(zip(names.tolist(), (counters[taken] & ch.NUMBERS).tolist()))
@@ -233,10 +240,8 @@ class Traffic:
         context, memory = self._context, self._context._memory
         if not context._has_kernels or not memory.direct:
             return np.zeros(0, np.uint8)
-        rows = ch.Places(len(context._state.peers)).rows
         try:
-            at = memory.device + memory.table + rows * ch.ROW_BYTES
-            return memory.fetch(at, rows * ch.COUNTER_BYTES)
+            return _counters(memory, ch.Places(len(context._state.peers)).rows)
         except RuntimeError:
             return np.zeros(0, np.uint8)
 
@@ -261,8 +266,6 @@ def with_messages(
 
 def with_arrival(context: Context, opened: list[OpenRequest]) -> list[str]:
     """Open requests in words; of receives, whether their message has not come."""
-    if not opened:
-        return []
     messages, found = Messages(context), []
     for one in opened:
         key, number = (one.communicator, one.peer, one.tag), one.number

@@ -174,13 +174,13 @@ class DebugEngine(Mpi4pyEngine):
             op = handle >> wire.WATCHED_OP_SHIFT & 0xFF
             problem, row = self._opens(slot, op)
         else:
-            mine, row = self.buffers.pop(slot, None), self.direct.get(slot)
-            if handle >> wire.WATCHED_OP_SHIFT & 0xFF == wire.OP_REQUEST_FREE:
-                # The buffer is the user's again when the other rank has said that it has received.
-                self.direct.pop(slot, None)
+            mine = self.buffers.pop(slot, None)
+            # Freed: the buffer is the user's again when the other rank has said that it received.
+            freed = handle >> wire.WATCHED_OP_SHIFT & 0xFF == wire.OP_REQUEST_FREE
+            problem = "" if mine is None or freed else self._changed(slot, mine)
+            row = self.direct.pop(slot, None)
+            if freed:
                 return
-            problem = "" if mine is None else self._changed(slot, mine)
-            self.direct.pop(slot, None)
         if problem and row is not None:
             number = self.state.notes.keep(problem)
             log_request(self.g, row.ctypes.data, ops.DEBUG, int(ERR_BUFFER), 0, number, 0)

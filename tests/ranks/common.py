@@ -89,6 +89,24 @@ def run(scenarios: list[Callable[..., None]], *arguments: object) -> None:
                 print(f"ok {scenario.__name__} {time.monotonic() - began:.1f} s", flush=True)
 
 
+def with_fault(fault: Callable[[Any], None], what: Any, name: str) -> Callable[[], None]:
+    """The scenario ``FAULT.NAME``: a fault while a rank does something."""
+
+    def scenario() -> None:
+        fault(what)
+
+    scenario.__name__ = f"{fault.__name__}.{name}"
+    return scenario
+
+
+def run_faults(scenarios: list[Callable[[], None]], wanted: list[str]) -> None:
+    """Runs those of ``with_fault`` that are wanted, by their names or a part of them; else all."""
+    if wanted:
+        scenarios = [s for s in scenarios if {s.__name__, *s.__name__.split(".")} & set(wanted)]
+        assert scenarios, f"nothing is called {wanted}"
+    run(scenarios)
+
+
 def take_large_slots(g: gmpi.Context) -> None:
     """All long requests of this rank will be narrow ones. No kernel has run yet."""
     for word in range(g.layout.request_slots // BUSY_BITS, g.layout.first_narrow // BUSY_BITS):

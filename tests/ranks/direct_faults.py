@@ -19,7 +19,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import RANK, TIME_FACTOR, WORLD, barrier, end, pattern, raises, run, same
+from common import (
+    RANK,
+    TIME_FACTOR,
+    WORLD,
+    barrier,
+    end,
+    pattern,
+    raises,
+    run_faults,
+    same,
+    with_fault,
+)
 from mpi4py import MPI
 from numba import cuda
 from script import Script
@@ -275,25 +286,14 @@ SCENARIOS: list[Callable[[], None]] = [no_slot_for_a_channel, left_open_by_an_ab
 FAULTS: list[Callable[[int], None]] = [peer_killed, peer_leaves]
 
 
-def scenario(fault: Callable[[int], None], what: int) -> Callable[[], None]:
-    def play() -> None:
-        fault(what)
-
-    play.__name__ = f"{fault.__name__}.{WAITS[what]}"
-    return play
-
-
 def main() -> None:
     wanted = sys.argv[1:]
     del sys.argv[1:]
     kills = any(word.startswith(peer_killed.__name__) for word in wanted)
     faults = [fault for fault in FAULTS if kills or fault is not peer_killed]
-    plays = SCENARIOS + [scenario(f, what) for f in faults for what in range(len(WAITS))]
-    if wanted:
-        plays = [p for p in plays if {p.__name__, *p.__name__.split(".")} & set(wanted)]
-        assert plays, f"no faults or waits {wanted}"
     assert WORLD.size == 2, "two ranks"
-    run(plays)
+    plays = [with_fault(f, what, name) for f in faults for what, name in enumerate(WAITS)]
+    run_faults(SCENARIOS + plays, wanted)
     end()
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import inject
 import numpy as np
-from common import RANK, TIME_FACTOR, WORLD, barrier, end, pattern, run
+from common import RANK, TIME_FACTOR, WORLD, barrier, end, pattern, run_faults, with_fault
 from mpi4py import MPI
 from numba import cuda
 from play import (
@@ -363,25 +363,13 @@ FAULTS: list[Callable[[str], None]] = [
 ENDING: list[Callable[[str], None]] = [peer_killed, kernel_faults]
 
 
-def scenario(fault: Callable[[str], None], op: str) -> Callable[[], None]:
-    def play() -> None:
-        fault(op)
-
-    play.__name__ = f"{fault.__name__}.{op}"
-    return play
-
-
 def main() -> None:
     wanted = sys.argv[1:]
     del sys.argv[1:]
     faults = FAULTS + [f for f in ENDING if any(w.split(".")[0] == f.__name__ for w in wanted)]
-    plays = [scenario(fault, op) for fault in faults for op in OPERATIONS]
-    if wanted:
-        plays = [p for p in plays if {p.__name__, *p.__name__.split(".")} & set(wanted)]
-        assert plays, f"no faults or operations {wanted}"
     assert WORLD.size == 2, "two ranks"
     compile_kernels()
-    run(plays)
+    run_faults([with_fault(fault, op, op) for fault in faults for op in OPERATIONS], wanted)
     end()
 
 

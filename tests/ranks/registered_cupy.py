@@ -29,11 +29,8 @@ class Foreign:
 def _into(g: gmpi.Context, back: Any, seed: int) -> None:
     """A long message into an array, registered and no more."""
     region = cuda.as_cuda_array(back)
-    for registered, step in ((True, 0), (False, 1)):
-        if registered:
-            g.register(back)
-        else:
-            g.unregister(back)
+    for step, change in enumerate((g.register, g.unregister)):
+        change(back)
         out = cuda.to_device(pattern(LONG, seed + step + WORLD.rank))
         found = cuda.to_device(np.zeros(3, np.int64))
         pass_on[1, 256](g.device, out, LONG, gmpi.BYTE, region, LONG, NEXT, PREVIOUS, found)
