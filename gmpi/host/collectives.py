@@ -21,7 +21,7 @@ from gmpi.contract.constants import (
 )
 from gmpi.contract.moves import BACK, OUT, Row
 from gmpi.contract.rules import chunk_bytes_of
-from gmpi.contract.wire import OP_ALLREDUCE, OP_BARRIER, OP_BCAST
+from gmpi.contract.wire import CALL_SHIFT, OP_ALLREDUCE, OP_BARRIER, OP_BCAST, PERSISTENT
 from gmpi.host.arguments import Argument, checked_rank, checked_reduction
 from gmpi.host.buffer import HostBuffer, is_in_place, reduced_array, require_alike
 from gmpi.host.neighbours import HostNeighbours
@@ -365,7 +365,8 @@ class HostCollectives(HostNeighbours):
         communicator = self._communicator(asked.comm)
         if communicator.compared is not None:  # in debug mode
             rank, root = self._context.rank, asked.peer or 0
-            mine = Said(rank, op, 0, root, reduction, 0, asked.count, asked.nbytes, block=-1)
+            call = PERSISTENT >> CALL_SHIFT if asked.name.endswith("_init") else 0
+            mine = Said(rank, op, call, root, reduction, 0, asked.count, asked.nbytes, block=-1)
             steps = agreed(communicator, mine, steps, asked.flows)
         row = self._context._state.communicator_table[asked.comm]
         steps = collective(row, steps)
