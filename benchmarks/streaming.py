@@ -28,6 +28,7 @@ from device_lib.platform.assembler import LEAN, LIMITS
 from device_lib.platform.fitting import REGISTERS
 from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Waitall
 from gmpi.launch import builds
+from gmpi.launch.launch import sharers
 
 ELEMENTS = 1 << 10 if gmpi.SIMULATOR else 1 << 25  # 256 MiB of doubles
 ROUNDS = 4 if gmpi.SIMULATOR else 256
@@ -71,7 +72,7 @@ def resources(
     if gmpi.SIMULATOR:
         return {"blocks": most, "registers": 0, "stack": 0}
     (compiled,) = kernel.overloads.values()
-    choice = builds.choose(compiled, most, threads, 0)
+    choice = builds.choose(compiled, most * sharers(), threads, 0)
     stack = int(choice.kernel.local_mem_per_thread)
     return {"blocks": most, "registers": choice.registers, "stack": stack}
 

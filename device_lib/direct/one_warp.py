@@ -86,7 +86,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, send_wide: Callable) -> Sim
                 count: of elements, together no longer than a message that ``put`` takes.
             """
             ctx = DeviceContext(0, memory, 0, 0)
-            sound, road, draws, at, remote, local, counters, counted, known = draw_send(
+            sound, found, road, draws, at, remote, local, counters, counted, known = draw_send(
                 ctx, word0, peer_tag, count
             )
             number = uint32(counted & channels.NUMBERS)
@@ -94,7 +94,8 @@ def make_one_warp(scope: Scope, open_rest: Callable, send_wide: Callable) -> Sim
             sync_full()  # what other threads wrote to the buffer
             ready = False
             if road != 0:
-                nbytes = uint32(count * size_of(word0)) if sound else uint32(0)
+                # A channel that is not found: debug mode asks before anything reads the buffer.
+                nbytes = uint32(count * size_of(word0)) if sound & found else uint32(0)
                 ready = put(nbytes, address, remote, local, counters, number, free, draws)
             if sync_full_or(0 if ready else 1):  # and the buffer is the caller's again
                 row = table.row_left(sound, road, draws, at, remote)

@@ -47,10 +47,10 @@ def draw_send(ctx, word0, peer_tag, count):
     """What a send begins with, by all lanes of the leading warp, which wait for none of it.
 
     Returns:
-        (whether its arguments are sound; what ``table.road_of`` returned; whether the lane has
-        drawn a number, as lane 0 does; row, where the other end is, where ours is, counters, as
-        from ``table.glance``; the number, as if it wrapped with 32 bits only; slots that are known
-        to be free)
+        (whether its arguments are sound; whether its channel was found; what ``table.road_of``
+        returned; whether the lane has drawn a number, as lane 0 does; row, where the other end is,
+        where ours is, counters, as from ``table.glance``; the number, as if it wrapped with 32 bits
+        only; slots that are known to be free)
     """
     sound = is_sound(word0, count) & table.may_have_key(word0, peer_tag)
     key = table.key_as_it_is(word0, peer_tag)
@@ -58,7 +58,7 @@ def draw_send(ctx, word0, peer_tag, count):
     found, at, remote, local, counters = table.glance(ctx, key)
     draws = found & sound & (gpu.lane_id() == 0)
     number, free = gpu.draw_if(counters + channels.COUNTER_FREE, draws)
-    return sound, road, draws, at, remote, local, counters, number, free
+    return sound, found, road, draws, at, remote, local, counters, number, free
 
 
 @device

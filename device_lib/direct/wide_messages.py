@@ -118,7 +118,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
     def send_by_leader(ctx, word0, peer_tag, count, address):
         """(handle, row, where the other end is, number with LENGTH_SENT and a slot beside it);
         handle 0: left to ``requests``."""
-        sound, road, draws, at, remote, local, counters, number, free = draw_send(
+        sound, _, road, draws, at, remote, local, counters, number, free = draw_send(
             ctx, word0, peer_tag, count
         )
         nbytes = count * size_of(word0) if sound else 0

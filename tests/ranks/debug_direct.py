@@ -204,9 +204,10 @@ def arrays_that_are_gone() -> None:
     """By their addresses, which a kernel may pass in their place.
 
     What allocates has run before the array is freed: the channel, the kernel. Its address could
-    be theirs otherwise.
+    be theirs otherwise. The array is short: peers are told of a long one, and it stays until the
+    context closes.
     """
-    n = 5000
+    n = 100
     with context() as g:
         array, room = g.empty(n, np.uint8), cuda.to_device(np.zeros(n, np.uint8))
         array.copy_to_device(pattern(n, RANK))
