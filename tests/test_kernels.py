@@ -26,7 +26,6 @@ class Driver:
         self.events: list[Driver.Event] = []
         self.dropped = 0
         self.kept = 0
-        self.deallocations = self
 
     class Event:
         ended = False
@@ -57,9 +56,9 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     monkeypatch.setattr(kernels, "SIMULATOR", False)
     monkeypatch.setattr(cuda, "event", made.event, raising=False)
     monkeypatch.setattr(cuda, "defer_cleanup", made.defer_cleanup, raising=False)
-    monkeypatch.setattr(cuda, "current_context", lambda: made, raising=False)
     freeing = ModuleType("device_lib.platform.freeing_cuda")
     freeing.wait = lambda: None  # type: ignore[attr-defined]
+    freeing.free_dropped = made.clear  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, freeing.__name__, freeing)
     monkeypatch.setattr(device_platform, "freeing_cuda", freeing, raising=False)
     return made
@@ -123,6 +122,33 @@ with pending.disable():
 pending.clear()
 print(during, len(freed), pending._size)
 """
+
+
+DROPPED = """
+import logging
+from types import SimpleNamespace
+from numba import cuda
+from numba.cuda.cudadrv import driver
+from numba.cuda.cudadrv.driver import _PendingDeallocs
+driver._logger = logging.getLogger()  # made with the first context on a GPU
+from device_lib.platform import freeing_cuda
+
+queues, freed = [_PendingDeallocs(1000), _PendingDeallocs(1000)], []
+for number, queue in enumerate(queues):
+    queue.add_item(freed.append, number, 10)
+managers = SimpleNamespace(deallocations=queues[1]), SimpleNamespace()
+for manager in managers:
+    context = SimpleNamespace(deallocations=queues[0], memory_manager=manager)
+    cuda.current_context = lambda: context
+    freeing_cuda.free_dropped()
+print(freed)
+"""
+
+
+def test_dropped_arrays_are_freed_with_what_else_waits() -> None:
+    """Numba has a queue for memory, and one for modules, streams and events."""
+    status, text = launcher.python("-c", DROPPED, NUMBA_ENABLE_CUDASIM="0")
+    assert status == 0 and text.strip() == "[0, 1]", text
 
 
 def test_what_is_being_freed_when_a_kernel_is_launched() -> None:

@@ -6,6 +6,11 @@ that Isend, Irecv, Wait, Wait costs no more than Waitall. It need not leave them
 (``rows.left_alone``): what the block itself has stored before is in order. Where there is no place
 for a note, it takes that of an earlier one, which is then like a request of another block.
 
+Warps that call by themselves read and write these notes at the same time, without a barrier:
+racecheck reports it. A note is one word, and says only where to look: what it names is checked in
+the request's row before anything is done, and a note that another one has replaced is like one for
+which there was no place.
+
 Called by one lane, where it does not say so.
 """
 

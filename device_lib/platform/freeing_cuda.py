@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 
+from numba import cuda
 from numba.cuda.cudadrv.driver import _PendingDeallocs
 
 #: Held while one array is freed. Its thread may collect garbage then, and free others.
@@ -36,3 +37,12 @@ def wait() -> None:
     """After ``cuda.defer_cleanup()`` has begun: for the array that a thread is freeing, if any."""
     with _freeing:
         pass
+
+
+def free_dropped():
+    """Frees what programs have dropped, unless kernels run. Memory has a queue of its own."""
+    context = cuda.current_context()
+    context.deallocations.clear()
+    memory = getattr(context.memory_manager, "deallocations", None)  # a plugin's may have none
+    if memory is not None:
+        memory.clear()

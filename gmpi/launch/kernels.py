@@ -50,9 +50,9 @@ class _KeptMemory:
             self._keeps = False
             self._kept.close()
             if free:
-                from numba import cuda
+                from device_lib.platform import freeing_cuda
 
-                cuda.current_context().deallocations.clear()
+                freeing_cuda.free_dropped()
 
 
 class LaunchedKernels:

@@ -208,6 +208,7 @@ def memory_is_lacking(r: Rank) -> None:
     from numba import cuda
 
     import gmpi
+    from device_lib.platform.freeing_cuda import free_dropped
 
     gmpi.select_gpu(r.world)
     context = cuda.current_context()
@@ -227,7 +228,7 @@ def memory_is_lacking(r: Rank) -> None:
         text = str(exc)
     assert r.rank or ("OUT_OF_MEMORY" in text and "lower request_slots" in text), text
     hog.clear()
-    context.deallocations.clear()
+    free_dropped()
     r.world.Barrier()
     r.works(r.mine)
 

@@ -222,7 +222,9 @@ def arrays_that_are_gone() -> None:
         g.unregister(array)
         del array
         if not gmpi.SIMULATOR:
-            cuda.current_context().deallocations.clear()
+            from device_lib.platform.freeing_cuda import free_dropped
+
+            free_dropped()
         WORLD.Barrier()
         # Both: the message is neither sent nor received.
         send_and_receive[1, 32](g.device, address, address, n, NEXT, PREVIOUS, errors)
