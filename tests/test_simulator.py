@@ -174,6 +174,44 @@ def test_two_broadcasts_of_a_block_need_a_barrier_between_them(between: bool) ->
             kernel[1, 64](out)
 
 
+RACES = {
+    (): "",
+    ("stored",): "loads what another one has stored",
+    ("loaded",): "stores what another one has loaded|loads what another one has stored",
+    ("by two",): "two warps store",
+}
+
+
+@pytest.mark.parametrize("without", RACES)
+def test_words_that_warps_tell_each_other_need_a_barrier_between(without: tuple[str, ...]) -> None:
+    """Behind what is stored, behind what is loaded, and between what two warps store."""
+
+    @cuda.jit
+    def kernel(out: Any) -> None:
+        first = cuda.threadIdx.x < 32
+        if first:
+            primitives_sim.put_block_row(2, 5, 6, 7)
+        if "stored" not in without:
+            primitives_sim.sync_block()
+        out[cuda.threadIdx.x] = primitives_sim.get_block_row(2, 0, 0, 0)[1]
+        if "loaded" not in without:
+            primitives_sim.sync_block()
+        if not first:
+            primitives_sim.put_block_row(2, 8, 9, 10)
+        if "by two" not in without:
+            primitives_sim.sync_block()
+        if first:
+            primitives_sim.put_block_row(2, 1, 2, 3)
+
+    out = np.zeros(64, np.int64)
+    if not without:
+        kernel[1, 64](out)
+        assert (out == 6).all()
+    else:
+        with pytest.raises(AssertionError, match=RACES[without]):
+            kernel[1, 64](out)
+
+
 def test_a_call_that_some_threads_do_not_make_is_named_with_its_line() -> None:
     line = _half_makes_the_call.py_func.__code__.co_firstlineno + 3
     call = rf"GMPI_Barrier at .*test_simulator.py:{line}: threads 0, 1, 2, 3, \.\.\. of block 0"

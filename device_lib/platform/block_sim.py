@@ -64,25 +64,29 @@ broadcast_block_4 = broadcast_block_5 = broadcast_block_3
 
 
 def put_block_row(lane, a, b, c):
-    getcurrent().block.rows[lane] = (a, b, c)
+    me = getcurrent()
+    me.block.rows[lane].store(me, (a, b, c))
 
 
 def get_block_row(lane, a, b, c):
-    return getcurrent().block.rows[lane]
+    me = getcurrent()
+    return me.block.rows[lane].load(me)
 
 
 def put_block_4(a, b, c, d):
     me = getcurrent()
     if me.thread_id == 0:
-        me.block.put = (a, b, c, d)
+        me.block.put.store(me, (a, b, c, d))
 
 
 def put_block_4_same(a, b, c, d):
-    getcurrent().block.put = (a, b, c, d)
+    me = getcurrent()
+    me.block.put.store(me, (a, b, c, d))
 
 
 def get_block_4(a, b, c, d):
-    return getcurrent().block.put
+    me = getcurrent()
+    return me.block.put.load(me)
 
 
 def put_block_note(index, value):

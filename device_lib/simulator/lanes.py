@@ -24,6 +24,7 @@ from typing import Any, cast
 from greenlet import getcurrent, greenlet
 
 from device_lib.simulator.meetings import WARP, BarrierError, Rendezvous, Shuffles
+from device_lib.simulator.shared_words import SharedWord
 
 # While nobody has anything to do the processor is the proxy's. Naps get longer the longer it takes:
 # a kernel that waits for a time-out leaves most of a core to others.
@@ -82,8 +83,8 @@ class Block:
         self.barrier = Rendezvous(threads, threads)
         self.warps = [Warp(min(WARP, threads - w)) for w in range(0, threads, WARP)]
         self.shared = shared
-        self.rows: dict[int, Any] = {}  # primitives.put_block_row
-        self.put: tuple = ()  # primitives.put_block_4
+        self.rows: dict[int, SharedWord] = defaultdict(SharedWord)  # primitives.put_block_row
+        self.put = SharedWord()  # primitives.put_block_4
         self.told = False  # whether there is no barrier since the last broadcast
         self.notes: dict[int, int] = defaultdict(int)  # primitives.put_block_note
         self.trace_notes: dict[int, int] = defaultdict(int)  # tracing_sim.put

@@ -37,12 +37,15 @@ def _incomplete(waiting: list[Lane]) -> str:
 class Rendezvous:
     """Where ``size`` lanes meet; reusable. Each lane has a place of its own, below ``places``."""
 
-    __slots__ = ("arrived", "left", "places", "plain", "size", "strict", "values", "waiting")
+    __slots__ = (
+        "arrived", "left", "opened", "places", "plain", "size", "strict", "values", "waiting",
+    )  # fmt: skip
 
     def __init__(self, size: int, places: int) -> None:
         self.size = size
         self.places = places
         self.arrived = 0
+        self.opened = 0  # how often all have met
         self.values: list[Any] = [None] * places
         self.waiting: list[Lane] = []
         self.left = False  # a lane has returned from the kernel
@@ -92,6 +95,7 @@ class Rendezvous:
             (ready.popleft() if grid.paused < len(ready) else grid.hub).switch()
         elif self.plain:
             self.arrived = 0
+            self.opened += 1
             lane.grid.ready += self.waiting
             self.waiting.clear()
         else:
@@ -99,6 +103,7 @@ class Rendezvous:
 
     def release(self, grid: Grid, combine: Callable[..., Any] | None) -> Any:
         self.plain = True
+        self.opened += 1
         values, self.values = self.values, [None] * self.places
         waiting, self.waiting = self.waiting, []
         self.arrived = 0
