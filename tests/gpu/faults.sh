@@ -61,9 +61,10 @@ for part in $parts; do
     done
     # What is known: racecheck reports the notes of warps that call by themselves
     # (device_lib/direct/own.py), and the last command's number in a grid, which one lane stores
-    # when all have read it, behind a __syncwarp. memcheck does not know memory that the proxy has
-    # mapped while the kernel runs, so it takes the first store to a peer's registered array in
-    # partitioned for one out of bounds. Under MPS that ends the programs beside it.
+    # when all have read it, behind a __syncwarp or a shuffle. memcheck does not seem to know memory
+    # that the proxy has mapped while the kernel runs: it takes the first store to a peer's array in
+    # partitioned for one out of bounds, and names the allocation in which its address lies. Under
+    # MPS that ends the programs beside it.
     # Not racecheck: behind a __syncwarp one lane says for all that they have read their
     # coefficients, which racecheck does not seem to follow: it reports the copy that comes next,
     # whether that is said with an atomic operation or an mbarrier.
