@@ -20,6 +20,6 @@ def test_soak(seconds: int, tmp_path: Path) -> None:
     assert status == 0 and text.rstrip().endswith("passed"), text
     report = json.loads(path.read_text())
     assert report["passed"] and report["wrong"] == [0, 0] and report["simulator"]
-    # 8 kinds, each once a block and rank at the least.
-    assert report["operations"] >= 2 * 4 * 8 * 2 == 128
+    # 10 kinds, each once a block and rank at the least.
+    assert report["operations"] >= 2 * 4 * 10 * 2 == 160
     assert len(report["over_time"]) >= 2
