@@ -79,7 +79,7 @@ def _make_send_packed(scope: Scope, quick: SimpleNamespace) -> Callable:
         word0 = word0 & _OTHERS | _BYTES
         handle, row, remote, number = try_send(ctx, word0, peer_tag, nbytes, nbytes, packed)
         if leads() and lane_id() == 0:
-            staging.give_back(ctx, taken, 0)
+            staging.give_back_packed(ctx, taken)
         return handle, row, remote, number
 
     return send_packed  # type: ignore[no-any-return]

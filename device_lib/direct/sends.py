@@ -209,7 +209,7 @@ def make_advance_send() -> Callable:
         sync()
         if leads() and lane_id() == 0:
             if packed:
-                staging.give_back(ctx, parts, 0)
+                staging.give_back_packed(ctx, parts)
             _note_linked(ctx, slot, what, number, at, nbytes, wide)
         sync()
         return _is_last(what, nbytes, wide)

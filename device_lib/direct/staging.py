@@ -60,5 +60,17 @@ def give_back(ctx, buffer, log):
 
 
 @device
+def give_back_packed(ctx, buffer):
+    """``give_back`` of a buffer that a send was packed to.
+
+    What was stored there may have been read from L1 before it was in L2: without the fence it could
+    fall on what the next one stores who takes the buffer, on another multiprocessor. What a receive
+    stores there is read past L1.
+    """
+    gpu.fence_gpu()
+    give_back(ctx, buffer, 0)
+
+
+@device
 def address_of(ctx, buffer):
     return gpu.load_gpu(ctx.device + DEVICE_DIRECT) + number_of(buffer) * channels.STAGED_BYTES
