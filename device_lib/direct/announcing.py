@@ -37,6 +37,16 @@ def announce(sender, inbox, number, place, log, wanted, first):
 
 
 @device
+def announce_users(sender, inbox, number, place, log, wanted):
+    """Says that a message goes to the user's buffer, at ``place``; one lane, after a barrier. What
+    this GPU has stored there comes first: it could be on its way for longer than it takes the
+    sender to store the message.
+    """
+    gpu.fence_sys()
+    announce(sender, inbox, number, place, log | channels.STRAIGHT, wanted, 0)
+
+
+@device
 def announce_half(ctx, sender, inbox, number, buffer, wanted, first):
     """The same of a round that goes to a half of staging; one lane."""
     log = buffer >> LOG_SHIFT
@@ -85,7 +95,7 @@ def begin_rounds(ctx, slot, number, length, wanted, place, sender, inbox):
     log += channels.LEAST_ROUND
     buffer |= log << LOG_SHIFT
     if place != 0:
-        announce(sender, inbox, number, place, log | channels.STRAIGHT, wanted, 0)
+        announce_users(sender, inbox, number, place, log, wanted)
     else:
         first = 1 << log if channels.PART_BYTES << log < wanted else 0
         announce_half(ctx, sender, inbox, number, buffer, wanted, first)
@@ -143,8 +153,7 @@ def _announce_early(ctx, handle, index, target, room):
     place = registered.place_by_warp(ctx, target, room, sender)
     if gpu.lane_id() == 0 and place != 0 and not packets.refreshed(number):
         if _may_announce(low, word, pushed, number):
-            log = log_of(room) | channels.STRAIGHT
-            announce(sender, inbox, number, place, log, room, 0)
+            announce_users(sender, inbox, number, place, log_of(room), room)
             rows.set_field(ctx, slot, rows.LENGTH, length | rows.ANNOUNCED)
     return 0
 

@@ -61,6 +61,8 @@ def start_one(ctx, request):
             credit = gpu.load_gpu(row + p.CREDIT)
             if mode == p.OPENING and shape & p.NO_ROAD != 0:
                 count_late(ctx, row, 1)
+        if mode == p.STORES:
+            gpu.fence_sys()  # what has been stored to the buffer: before the sender stores there
         if mode == p.PACKETS or mode == p.STORES:
             gpu.store_sys(credit, state >> p.ROUND_SHIFT)
         elif mode == p.PROXIED:

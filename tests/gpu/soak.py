@@ -1,13 +1,15 @@
 """Soak: every kind of message from many blocks for minutes, every payload checked on the device.
 
     mpirun -n 2 python3 tests/gpu/soak.py [--seconds 480] [--messages N] [--blocks 64] [--direct]
-                                          [--json FILE] [--kind 3] [--bytes 8192] [--keep-going]
+                                          [--flood] [--json FILE] [--kind 3] [--bytes 8192]
+                                          [--keep-going]
 
 Each block exchanges messages with the next and the previous rank: bytes of all sizes and
 alignments, doubles, strided slices, derived datatypes, wildcards, partitioned requests and messages
 of single warps, by Isend, Irecv, Wait, Waitall, Test, Send, Recv and Sendrecv, every other 16
 rounds into memory that peers can write; two blocks call collectives in between. ``--direct``:
 all on communicators without wildcards, but for what is received from ANY_SOURCE or with ANY_TAG.
+``--flood``: other blocks store to memory of the host meanwhile, so that stores come late.
 A line is printed every few seconds; memory of the process must not grow. Ends with 0 when
 everything was right.
 
@@ -35,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import wrong_message
 from _bench import write_json
 from soak_kernel import (
+    ALIGNED,
     CHUNK,
     COUNTS,
     DERIVED,
@@ -47,6 +50,7 @@ from soak_kernel import (
     OPERATIONS,
     PART_BYTES,
     PARTS,
+    ROOM,
     SHORT,
     WARP_BYTES,
     WRONG_OF_KIND,
@@ -112,7 +116,7 @@ def wrong_one(counts: np.ndarray, kept: np.ndarray, rooms: list[Any]) -> dict[st
     if not gmpi.SIMULATOR:
         room = rooms[in_landing.py_func(one.round)]
         row = room.__cuda_array_interface__["data"][0] + one.block * room.shape[1]
-        address = row + 7 - one.skew
+        address = row + one.at
     looks = kept[:, : one.nbytes].copy_to_host()
     return {"rank": RANK, **wrong_message.describe(one, looks, expected, address)}
 
@@ -128,6 +132,7 @@ def wrong_one(counts: np.ndarray, kept: np.ndarray, rooms: list[Any]) -> dict[st
 )
 @click.option("--bytes", "chosen", multiple=True, type=int, help="only messages of these sizes")
 @click.option("--direct", is_flag=True, help="from GPU to GPU without the proxies")
+@click.option("--flood", is_flag=True, help="as many blocks again store to memory of the host")
 @click.option("--keep-going", is_flag=True, help="after something was wrong, too")
 @click.option("--json", "path", type=click.Path(), help="where rank 0 writes what it has counted")
 def main(
@@ -139,6 +144,7 @@ def main(
     kinds: tuple[int, ...],
     chosen: tuple[int, ...],
     direct: bool,
+    flood: bool,
     keep_going: bool,
     path: str | None,
 ) -> None:
@@ -153,7 +159,8 @@ def main(
         own = np.array([g.comm(WORLD, wildcards=some) for some in wildcards], np.int64)
         vector = MPI.DOUBLE.Create_vector(DERIVED, 1, 3)
         derived = g.commit(vector)
-        shape = blocks, max(*sizes, threads // 32 * WARP_BYTES) + 16
+        most = max(*sizes, threads // 32 * WARP_BYTES) + ROOM
+        shape = blocks, (most + ALIGNED - 1) // ALIGNED * ALIGNED
         rooms = [cuda.to_device(np.zeros(shape, np.uint8)), g.zeros(shape, np.uint8)]
         pairs, ready, arrived = partitioned_requests(g, blocks)
         kept = cuda.to_device(np.zeros((2, max(sizes)), np.uint8))
@@ -165,13 +172,16 @@ def main(
             derived, cuda.to_device(own), NEXT, PREVIOUS,
             cuda.to_device(np.zeros((blocks, 8), np.int64)), cuda.to_device(pairs), ready, arrived,
             cuda.to_device(np.array(kinds, np.int64)), counts, kept,
+            cuda.mapped_array((8, 4096), np.int64), blocks,
+            blocks if flood and RANK % 2 else 0,  # ranks that share a GPU fill it in the same order
         ]  # fmt: skip
         began = time.monotonic()
         rounds, first, operations, messages = KINDS, 0, 0, 0
         log: list[dict[str, float]] = []
+        grid = 2 * blocks if flood else blocks
         while True:
             slice_began = time.monotonic()
-            soak[blocks, threads](g.device, first, rounds, *arrays)
+            soak[grid, threads](g.device, first, rounds, *arrays, blocks * (len(log) + 1))
             g.synchronize()
             took = time.monotonic() - slice_began
             found = counts.copy_to_host()
@@ -227,8 +237,8 @@ def main(
             "simulator": gmpi.SIMULATOR,
             "paths": {way: list(ranks) for way, ranks in paths.items()},
             "seconds": log[-1]["seconds"], "operations": operations,
-            "messages": messages, "direct": direct, "wrong": [int(w) for w in wrong],
-            "wrong_of_kind": of_kind, "wrong_messages": ones,
+            "messages": messages, "direct": direct, "flood": flood,
+            "wrong": [int(w) for w in wrong], "wrong_of_kind": of_kind, "wrong_messages": ones,
             "growth_mib": round(growth, 1), "passed": passed, "over_time": log,
         }  # fmt: skip
         write_json(path, report)

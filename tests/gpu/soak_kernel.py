@@ -11,18 +11,22 @@ import gmpi
 EAGER = 256 if gmpi.SIMULATOR else 8192
 CHUNK = 512 if gmpi.SIMULATOR else 524_288
 SHORT = (1, 8, 100, 143, 144, 145, EAGER // 8, EAGER // 2, EAGER - 1, EAGER)
-LONG = (EAGER + 1, 4 * EAGER, 8 * EAGER + 1) + (() if gmpi.SIMULATOR else (300_001, 1_234_567))
+LONG = (EAGER + 1, 4 * EAGER, 8 * EAGER + 1) + (
+    () if gmpi.SIMULATOR else (262_144, 300_001, 1_234_567)
+)
 LONG_BLOCKS = 24  # blocks that send long messages: two large slots each, of 64
 DERIVED = 40 if gmpi.SIMULATOR else 500  # doubles of the derived datatype, every third one
 KINDS = 10
 # Of partitioned requests: bytes of one partition, of blocks in turn.
 PARTS = 4
 PART_BYTES = (8, 64, 200, 300) if gmpi.SIMULATOR else (8, 256, 2048, 20_000)
+ALIGNED = 16  # bytes: what is stored straight lies at multiples of it
+ROOM = 8 * ALIGNED  # that a message needs besides its own bytes
 WARP_BYTES = 256  # room of each warp
 WARP_TAGS = 1000  # tags of warps' messages begin here
 # What the kernel counts: wrong statuses, bytes and numbers, messages of each kind; operations and
-# messages that came; whether a wrong message has been kept, and which.
-WRONG_STATUS, WRONG_DATA, OPERATIONS, MESSAGES, KEPT = range(5)
+# messages that came; blocks that have ended; whether a wrong message has been kept, and which.
+WRONG_STATUS, WRONG_DATA, OPERATIONS, MESSAGES, ENDED, KEPT = range(6)
 WRONG_OF_KIND = KEPT + 1 + len(wrong_message.Kept._fields)
 COUNTS = WRONG_OF_KIND + KINDS
 
@@ -90,20 +94,37 @@ def of_each_warp(ctx, out, back, i, b, me, to, source, counts):  # type: ignore[
     return bad
 
 
+@cuda.jit(device=True)
+def flood(host, counts, until):  # type: ignore[no-untyped-def]
+    """Stores to memory of the host until so many blocks have ended: what else this multiprocessor
+    stores comes late, by microseconds."""
+    row = cuda.blockIdx.x % host.shape[0]
+    turn = 0
+    while cuda.syncthreads_and(cuda.atomic.add(counts, ENDED, 0) < until):
+        for k in range(cuda.threadIdx.x, host.shape[1], cuda.blockDim.x):
+            host[row, k] = turn
+        turn += 1
+
+
 @cuda.jit
 def soak(  # type: ignore[no-untyped-def]
     ctx, first, rounds, sizes, short, out, room, landing, doubles, back, derived, own, to, source,
-    requests, pairs, ready, arrived, kinds, counts, kept,
+    requests, pairs, ready, arrived, kinds, counts, kept, host, talkers, before,
+    until,
 ):  # fmt: skip
     """``own``: communicators of blocks 0 (reductions), 1 (broadcasts) and 2 (ANY_TAG), and one for
     ANY_SOURCE. ``room``, ``landing``: what is received into, in turn. ``pairs``: partitioned
     requests of each block, the send first. ``kept``: a wrong message, as it was found and as it was
-    a millisecond later."""
-    b = cuda.blockIdx.x
+    a millisecond later. ``talkers`` blocks behind the first ``before`` do all that; the others
+    store to ``host`` until ``until`` blocks have ended."""
+    b = cuda.blockIdx.x - before
     t = cuda.threadIdx.x
     step = cuda.blockDim.x
     me = gmpi.GMPI_Comm_rank(ctx, gmpi.COMM_WORLD)
     size = gmpi.GMPI_Comm_size(ctx, gmpi.COMM_WORLD)
+    if b < 0 or b >= talkers:
+        flood(host, counts, until)
+        return
     done = 0
     messages = 0
     bad = 0
@@ -114,13 +135,17 @@ def soak(  # type: ignore[no-untyped-def]
         skew = (i >> 3) & 7
         s = out[b, skew : skew + n]
         into = landing if in_landing(i) else room
-        r = into[b, 7 - skew : 7 - skew + n]
+        at = 7 - skew
+        if n > EAGER and n % ALIGNED == 0:  # straight to ``landing``
+            at *= ALIGNED
+        r = into[b, at : at + n]
         for k in range(t, n, step):
             s[k] = byte_of(k, i, b, me)
-            r[k] = 0
         for k in range(t, 3 * DERIVED, step):
             doubles[b, k] = 1000.0 * me + b + i + k
             back[b, k] = 0.0
+        for k in range(n - 1 - t, -1, -step):  # last what comes first: it must not be too late
+            r[k] = 0
         status = gmpi.GMPI_Wait(ctx, gmpi.REQUEST_NULL)
         error = 0
         bytes_came = True
@@ -245,7 +270,7 @@ def soak(  # type: ignore[no-untyped-def]
                     counts[KEPT + 2] = i
                     counts[KEPT + 3] = kind
                     counts[KEPT + 4] = n
-                    counts[KEPT + 5] = skew
+                    counts[KEPT + 5] = at
                     counts[KEPT] = 2 + b
             cuda.syncthreads()
             if counts[KEPT] == 2 + b and counts[KEPT + 2] == i:
@@ -259,3 +284,4 @@ def soak(  # type: ignore[no-untyped-def]
     if t == 0:
         cuda.atomic.add(counts, OPERATIONS, done)
         cuda.atomic.add(counts, MESSAGES, messages)
+        cuda.atomic.add(counts, ENDED, 1)

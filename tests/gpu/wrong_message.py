@@ -16,7 +16,7 @@ class Kept(NamedTuple):
     round: int
     kind: int
     nbytes: int
-    skew: int
+    at: int  # byte of its row that it begins at
 
 
 def _runs(wrong: np.ndarray) -> list[tuple[int, int]]:
