@@ -1,4 +1,5 @@
-"""Compiles the kernels of the applications in ``examples`` for sm_90, without a GPU.
+"""Compiles the kernels of the applications in ``examples``, and of the soak, for sm_90, without a
+GPU.
 
     NUMBA_ENABLE_CUDASIM=0 python tests/compile_applications_for_sm90.py [NAME ...]
 
@@ -21,7 +22,7 @@ CC = (9, 0)
 precompile.compile_without_gpu(CC)
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path += [str(ROOT / "examples"), str(ROOT / "benchmarks" / "twins")]
+sys.path += [str(ROOT / path) for path in ("examples", "benchmarks/twins", "tests/gpu")]
 
 from device_lib.platform.context import DeviceContext  # noqa: E402
 
@@ -40,6 +41,7 @@ SITES = types.UniTuple(SINGLES, 2)
 COMPLEX_VIEW = types.complex128[:, :]
 MATRIX = types.Tuple((REALS, INTS, INTS))
 
+BYTES = types.uint8[:, ::1]
 WORDS, WORD_ROWS = types.uint32[::1], types.uint32[:, ::1]
 
 
@@ -119,6 +121,12 @@ KERNELS: dict[str, dict[str, tuple[Any, ...]]] = {
         "transform_rows": (COMPLEX_PLANE, COMPLEX_PLANE, COMPLEX),
         "transform_columns": (COMPLEX_PLANE, COMPLEX_PLANE, COMPLEX),
         "copy": (COMPLEX_VIEW, COMPLEX_PLANE), "turn": (COMPLEX_VIEW, COMPLEX_VIEW),
+    },
+    "soak_kernel": {
+        "soak": (
+            CONTEXT, INT, INT, INTS, INT, *[BYTES] * 3, PLANE, PLANE, INT, INTS, INT, INT, ROWS,
+            ROWS, BYTES, BYTES, INTS, INTS, BYTES, ROWS, INT, INT, INT,
+        ),
     },
     "spin_glass": {
         "simulate": (CONTEXT, SPINS, COUPLINGS, *[INT] * 3, *[INTS] * 4, INT),

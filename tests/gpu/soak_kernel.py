@@ -100,7 +100,7 @@ def flood(host, counts, until):  # type: ignore[no-untyped-def]
     stores comes late, by microseconds."""
     row = cuda.blockIdx.x % host.shape[0]
     turn = 0
-    while cuda.syncthreads_and(cuda.atomic.add(counts, ENDED, 0) < until):
+    while cuda.syncthreads_or(1 if cuda.atomic.add(counts, ENDED, 0) < until else 0):
         for k in range(cuda.threadIdx.x, host.shape[1], cuda.blockDim.x):
             host[row, k] = turn
         turn += 1
