@@ -179,4 +179,19 @@ MODELS = {
             "OWN_LATE": ("two ranks", WRONG),
         },
     ),
+    # What blocks, and the other rank, store to buffers that change hands.
+    "late_stores": Model(
+        {
+            "two blocks": Bounds([], 500_000),
+            "three blocks": Bounds(["BLOCKS=3", "USES=1"], 500_000),
+        },
+        {
+            "NO_FENCE_OF_PACKED": ("two blocks", WRONG),
+            "RECEIVED_FROM_L1": ("two blocks", WRONG),
+            "GIVEN_BACK_UNREAD": ("two blocks", WRONG),
+            "TAKEN_TWICE": ("two blocks", WRONG),
+            "NO_FENCE_OF_USERS": ("two blocks", WRONG),
+            "NO_FENCE_AFTER_FLAG": ("two blocks", WRONG),
+        },
+    ),
 }

@@ -97,6 +97,14 @@ def test_many_warps_that_help_each_other() -> None:
     assert status == 0 and "payloads checked: all right" in text, text
 
 
+def test_soak_of_the_direct_road() -> None:
+    """Of short strided messages of some kernels one in 100,000 brought bytes of another one."""
+    path = str(launcher.ROOT / "tests" / "gpu" / "soak.py")
+    options = ["--direct", "--seconds", "50", "--slice", "2"]  # 30 of them are the compiler's
+    status, text = launcher.mpi(2, path, *options, timeout=150)
+    assert status == 0 and "passed" in text, text
+
+
 def test_grids_that_fill_a_gpu_leave_room_for_the_other_rank() -> None:
     path = str(launcher.ROOT / "examples" / "himeno.py")
     status, text = launcher.mpi(2, path, "--size", "S", "--verify", timeout=100)

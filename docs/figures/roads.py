@@ -75,10 +75,10 @@ def one_gpu() -> Curves:
 
 
 def two_gpus() -> Curves:
-    peers, rows = rows_of("peers", "2gpu"), rows_of("roads_blocking", "2gpu")
+    peers, rows = rows_of("peers_beside", "2gpu"), rows_of("roads_beside", "2gpu")
     grids = [
         (row["size"], row[way]["p50"])
-        for row in rows_of("roads_blocking", "2gpu", "grid_rows")
+        for row in rows_of("roads_beside", "2gpu", "grid_rows")
         for way in ("registered", "blocking")
         if way in row and "name" not in row and row["size"] <= 1 << 24
     ]
@@ -92,7 +92,7 @@ def two_gpus() -> Curves:
         "NVSHMEM, put with a signal, one block": of_peers["nvshmem"],
         "direct road, one block of 256": road(rows, "direct", 256),
         "direct road, a grid": best(grids),
-        "direct road, partitioned, 1 to 64 blocks": partitioned("partitioned_looks", "2gpu"),
+        "direct road, partitioned, 1 to 64 blocks": partitioned("partitioned_beside", "2gpu"),
     }
 
 

@@ -83,10 +83,12 @@ for part in $parts; do
     note peer-killed sh -c "! timeout 60 mpirun --bind-to none -n 2 python3 tests/ranks/faults.py \
       peer_killed.recv > $out/peer.log 2>&1 && ! grep 'rank 1 lives' $out/peer.log"
     restart_mps ;;
-  soak) for road in "" --direct; do
-      LIMIT=$((${SOAK_S:-240} + 90)) note "soak$road" ranks 2 tests/gpu/soak.py $road \
-        --seconds "${SOAK_S:-240}" --json "$out/soak${road#-}.json"
-      tail -2 "$out/soak$road.log"
+  soak) for options in "" --direct "--direct --flood"; do
+      read -ra words <<<"$options"
+      name=soak${options// /}
+      LIMIT=$((${SOAK_S:-240} + 90)) note "$name" ranks 2 tests/gpu/soak.py "${words[@]}" \
+        --seconds "${SOAK_S:-240}" --json "$out/$name.json"
+      tail -2 "$out/$name.log"
     done ;;
   *) echo "no part $part"; exit 2 ;;
   esac
