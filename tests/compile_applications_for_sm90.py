@@ -1,4 +1,4 @@
-"""Compiles the kernels of the applications in ``examples``, and of the soak, for sm_90, without a
+"""Compiles the kernels of the applications in ``examples``, and of the soaks, for sm_90, without a
 GPU.
 
     NUMBA_ENABLE_CUDASIM=0 python tests/compile_applications_for_sm90.py [NAME ...]
@@ -121,6 +121,12 @@ KERNELS: dict[str, dict[str, tuple[Any, ...]]] = {
         "transform_rows": (COMPLEX_PLANE, COMPLEX_PLANE, COMPLEX),
         "transform_columns": (COMPLEX_PLANE, COMPLEX_PLANE, COMPLEX),
         "copy": (COMPLEX_VIEW, COMPLEX_PLANE), "turn": (COMPLEX_VIEW, COMPLEX_VIEW),
+    },
+    "soak_collectives": {
+        "soak": (
+            CONTEXT, INT, INT, INTS, INTS, ROWS, ROWS, ROWS, types.int32[:, :, ::1], INTS, ROWS,
+            INT, INT, INT,
+        ),
     },
     "soak_kernel": {
         "soak": (

@@ -105,6 +105,12 @@ def test_soak_of_the_direct_road() -> None:
     assert status == 0 and "passed" in text, text
 
 
+def test_soak_of_collectives() -> None:
+    path = str(launcher.ROOT / "tests" / "gpu" / "soak_collectives.py")
+    status, text = launcher.mpi(2, path, "--seconds", "50", "--slice", "2", timeout=150)
+    assert status == 0 and "passed" in text, text
+
+
 def test_grids_that_fill_a_gpu_leave_room_for_the_other_rank() -> None:
     path = str(launcher.ROOT / "examples" / "himeno.py")
     status, text = launcher.mpi(2, path, "--size", "S", "--verify", timeout=100)

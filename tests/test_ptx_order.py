@@ -26,6 +26,7 @@ SAID = re.compile(r"st\.(relaxed|volatile)(\.sys)?\.global\.(b128|u64)")
 FENCES = {
     "gmpi_direct_announce": 1,
     "gmpi_direct_begin_long": 2,
+    "gmpi_direct_exchange_enter": 1,
     "gmpi_partitioned_start_any_warp": 1,
 }
 

@@ -1,4 +1,4 @@
-"""The soak program of tests/gpu, in the simulator."""
+"""The soak programs of tests/gpu, in the simulator."""
 
 from __future__ import annotations
 
@@ -23,3 +23,14 @@ def test_soak(seconds: int, tmp_path: Path) -> None:
     # 10 kinds, each once a block and rank at the least.
     assert report["operations"] >= 2 * 4 * 10 * 2 == 160
     assert len(report["over_time"]) >= 2
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_soak_of_collectives(ranks: int, tmp_path: Path) -> None:
+    program = str(launcher.ROOT / "tests" / "gpu" / "soak_collectives.py")
+    path = tmp_path / "soak.json"
+    options = ["--seconds", "3", "--blocks", "3", "--threads", "64", "--slice", "1"]
+    status, text = launcher.mpi(ranks, program, *options, "--json", str(path), timeout=200)
+    assert status == 0 and text.rstrip().endswith("passed"), text
+    report = json.loads(path.read_text())
+    assert report["operations"] >= ranks * 3 * 10 * 2

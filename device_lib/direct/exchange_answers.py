@@ -68,17 +68,18 @@ def answer(ctx, slot, number, nbytes, place, remote, local):
     if place == 0:
         packets.announce_inbox(remote, number)
         return nbytes
-    if nbytes > channels.WIDE_ROOM:
-        # Its sender waits for the answer. An earlier one that nobody has waited for must not fall
-        # on it.
-        gpu.fence_sys()
     announce_place(remote, number, place - local, nbytes)
     return expect(ctx, slot, nbytes)
 
 
 @device
 def announce_place(remote, number, place, nbytes):
-    """Says that a block goes straight to a place, relative to our inbox."""
+    """Says that a block goes straight to a place, relative to our inbox.
+
+    The fence: what this GPU has stored there comes first, and so does an earlier answer that nobody
+    has waited for.
+    """
+    gpu.fence_sys()
     log = log_of(nbytes)
     wanted = nbytes | (log | channels.STRAIGHT) << channels.ROUND_SHIFT
     packets.announce(remote, number, place, wanted, 0)

@@ -89,7 +89,10 @@ for part in $parts; do
       LIMIT=$((${SOAK_S:-240} + 90)) note "$name" ranks 2 tests/gpu/soak.py "${words[@]}" \
         --seconds "${SOAK_S:-240}" --json "$out/$name.json"
       tail -2 "$out/$name.log"
-    done ;;
+    done
+    LIMIT=$((${SOAK_S:-240} + 90)) note soak-collectives ranks 2 tests/gpu/soak_collectives.py \
+      --seconds "${SOAK_S:-240}" --json "$out/soak_collectives.json"
+    tail -2 "$out/soak-collectives.log" ;;
   *) echo "no part $part"; exit 2 ;;
   esac
 done

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ import gmpi
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import soak_loop
 import wrong_message
 from _bench import write_json
 from soak_kernel import (
@@ -46,8 +46,6 @@ from soak_kernel import (
     KINDS,
     LONG,
     LONG_BLOCKS,
-    MESSAGES,
-    OPERATIONS,
     PART_BYTES,
     PARTS,
     ROOM,
@@ -58,24 +56,10 @@ from soak_kernel import (
     in_landing,
     soak,
 )
+from soak_loop import RANK, WORLD
 
-WORLD = MPI.COMM_WORLD
-RANK, SIZE = WORLD.rank, WORLD.size
+SIZE = WORLD.size
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
-
-GROWTH_MIB = 16
-
-
-def resident_mib() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 / 2**20
-
-
-def gpu_mib() -> float:
-    if gmpi.SIMULATOR:
-        return 0.0
-    free, total = cuda.current_context().get_memory_info()
-    return (total - free) / 2**20
 
 
 def sizes_of(chosen: tuple[int, ...], blocks: int) -> tuple[tuple[int, ...], int]:
@@ -175,71 +159,38 @@ def main(
             cuda.mapped_array((8, 4096), np.int64), blocks,
             blocks if flood and RANK % 2 else 0,  # ranks that share a GPU fill it in the same order
         ]  # fmt: skip
-        began = time.monotonic()
-        rounds, first, operations, messages = KINDS, 0, 0, 0
-        log: list[dict[str, float]] = []
         grid = 2 * blocks if flood else blocks
-        while True:
-            slice_began = time.monotonic()
-            soak[grid, threads](g.device, first, rounds, *arrays, blocks * (len(log) + 1))
-            g.synchronize()
-            took = time.monotonic() - slice_began
-            found = counts.copy_to_host()
-            total = WORLD.allreduce(found)
-            wrong = total[:2]
-            operations, messages = int(total[OPERATIONS]), int(total[MESSAGES])
-            first += rounds
-            elapsed = WORLD.bcast(time.monotonic() - began)
-            entry = {
-                "seconds": round(elapsed, 1), "operations": operations, "messages": messages,
-                "wrong": int(wrong.sum()),
-                "rss_mib": round(WORLD.allreduce(resident_mib(), MPI.MAX), 1),
-                "gpu_mib": round(WORLD.allreduce(gpu_mib(), MPI.MAX), 1),
-            }  # fmt: skip
-            log.append(entry)
-            if RANK == 0:
-                print(
-                    f"{entry['seconds']:8.1f} s {operations / 1e6:9.3f} M operations, "
-                    f"{messages / 1e6:9.3f} M messages, "
-                    f"{entry['wrong']} wrong, {entry['rss_mib']:.1f} MiB in the process, "
-                    f"{entry['gpu_mib']:.0f} MiB on the GPU",
-                    flush=True,
-                )
-            over = elapsed >= seconds or 0 < enough <= messages
-            if (wrong.any() and not keep_going) or (over and len(log) > 1):
-                break
-            # As many rounds as fit a slice; the first kernel is compiled, the second one tells.
-            if len(log) > 1:
-                rounds = int(rounds * min(8.0, max(0.25, slice_s / max(took, 1e-3))))
-                rounds = WORLD.bcast(max(KINDS, rounds // KINDS * KINDS))
+
+        def launch(first: int, rounds: int, before: int) -> None:
+            soak[grid, threads](g.device, first, rounds, *arrays, blocks * (before + 1))
+
+        limits = soak_loop.Limits(seconds, enough, slice_s, keep_going)
+        counted = soak_loop.run(g, launch, counts, KINDS, limits)
         paths = g.paths
         for request in pairs.flat:
             g.Request_free(int(request))
         g.free(derived)
         vector.Free()
         errors = [str(fault) for fault in g.errors[:3]]
-    ones = [one for one in WORLD.allgather(wrong_one(found, kept, rooms)) if one]
-    settled = log[len(log) // 4 :]
-    growth = max(e["rss_mib"] for e in settled) - settled[0]["rss_mib"]
-    flat = growth < GROWTH_MIB
-    passed = not wrong.any() and flat and not errors
+    ones = [one for one in WORLD.allgather(wrong_one(counted.found, kept, rooms)) if one]
+    passed = counted.are_right() and not errors
     if RANK == 0:
-        of_kind = [int(n) for n in total[WRONG_OF_KIND:]]
-        if wrong.any():
-            print(f"{wrong[0]} wrong statuses, {wrong[1]} wrong bytes or numbers: {errors}")
+        of_kind = [int(n) for n in counted.total[WRONG_OF_KIND:]]
+        if any(counted.wrong):
+            bytes_wrong = f"{counted.wrong[1]} wrong bytes or numbers: {errors}"
+            print(f"{counted.wrong[0]} wrong statuses, {bytes_wrong}")
             print(f"wrong messages of each kind: {of_kind}")
             for one in ones:
                 print(json.dumps(one))
-        if not flat:
-            print(f"memory grew by {growth:.1f} MiB")
+        last = counted.log[-1]
         report = {
             "program": "soak", "ranks": SIZE, "blocks": blocks, "threads": threads,
             "simulator": gmpi.SIMULATOR,
             "paths": {way: list(ranks) for way, ranks in paths.items()},
-            "seconds": log[-1]["seconds"], "operations": operations,
-            "messages": messages, "direct": direct, "flood": flood,
-            "wrong": [int(w) for w in wrong], "wrong_of_kind": of_kind, "wrong_messages": ones,
-            "growth_mib": round(growth, 1), "passed": passed, "over_time": log,
+            "seconds": last["seconds"], "operations": last["operations"],
+            "messages": last["messages"], "direct": direct, "flood": flood,
+            "wrong": counted.wrong, "wrong_of_kind": of_kind, "wrong_messages": ones,
+            "growth_mib": counted.growth_mib, "passed": passed, "over_time": counted.log,
         }  # fmt: skip
         write_json(path, report)
         print("passed" if passed else "FAILED", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import wrong_message
 from numba import cuda
+from soak_loop import ENDED, MESSAGES, OPERATIONS, WRONG_DATA, WRONG_STATUS
 
 import gmpi
 
@@ -24,9 +25,9 @@ ALIGNED = 16  # bytes: what is stored straight lies at multiples of it
 ROOM = 8 * ALIGNED  # that a message needs besides its own bytes
 WARP_BYTES = 256  # room of each warp
 WARP_TAGS = 1000  # tags of warps' messages begin here
-# What the kernel counts: wrong statuses, bytes and numbers, messages of each kind; operations and
-# messages that came; blocks that have ended; whether a wrong message has been kept, and which.
-WRONG_STATUS, WRONG_DATA, OPERATIONS, MESSAGES, ENDED, KEPT = range(6)
+# What the kernel counts besides: whether a wrong message has been kept, and which; those of each
+# kind.
+KEPT = ENDED + 1
 WRONG_OF_KIND = KEPT + 1 + len(wrong_message.Kept._fields)
 COUNTS = WRONG_OF_KIND + KINDS
 

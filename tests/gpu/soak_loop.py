@@ -1,0 +1,123 @@
+"""What the soak programs have in common: kernels of some seconds, one after the other, and what
+they have counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+from numba import cuda
+
+import gmpi
+
+WORLD = MPI.COMM_WORLD
+RANK = WORLD.rank
+
+# What kernels count first: wrong statuses, wrong bytes or numbers; operations, and messages that
+# came; blocks that have ended.
+WRONG_STATUS, WRONG_DATA, OPERATIONS, MESSAGES, ENDED = range(5)
+GROWTH_MIB = 16
+
+
+class Limits(NamedTuple):
+    """When a soak ends.
+
+    Attributes:
+        enough: messages, or operations, that have come; 0: time alone.
+        slice_s: seconds of one kernel.
+        keep_going: after something was wrong, too.
+    """
+
+    seconds: float
+    enough: int = 0
+    slice_s: float = 5.0
+    keep_going: bool = False
+
+
+class Counted(NamedTuple):
+    """What has been counted: by this rank, and by all."""
+
+    found: np.ndarray
+    total: np.ndarray
+    log: list[dict[str, Any]]
+
+    @property
+    def wrong(self) -> list[int]:
+        return [int(n) for n in self.total[: WRONG_DATA + 1]]
+
+    @property
+    def growth_mib(self) -> float:
+        """Of the process, once it has settled."""
+        settled = self.log[len(self.log) // 4 :]
+        return round(max(e["rss_mib"] for e in settled) - settled[0]["rss_mib"], 1)
+
+    def are_right(self) -> bool:
+        return not any(self.wrong) and self.growth_mib < GROWTH_MIB
+
+
+def resident_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 2**20
+
+
+def gpu_mib() -> float:
+    if gmpi.SIMULATOR:
+        return 0.0
+    free, total = cuda.current_context().get_memory_info()
+    return (total - free) / 2**20
+
+
+def _entry(began: float, total: np.ndarray) -> dict[str, Any]:
+    """A line of the log; printed, too."""
+    entry = {
+        "seconds": round(WORLD.bcast(time.monotonic() - began), 1),
+        "operations": int(total[OPERATIONS]), "messages": int(total[MESSAGES]),
+        "wrong": int(total[: WRONG_DATA + 1].sum()),
+        "rss_mib": round(WORLD.allreduce(resident_mib(), MPI.MAX), 1),
+        "gpu_mib": round(WORLD.allreduce(gpu_mib(), MPI.MAX), 1),
+    }  # fmt: skip
+    if RANK == 0:
+        print(
+            f"{entry['seconds']:8.1f} s {entry['operations'] / 1e6:9.3f} M operations, "
+            f"{entry['messages'] / 1e6:9.3f} M messages, "
+            f"{entry['wrong']} wrong, {entry['rss_mib']:.1f} MiB in the process, "
+            f"{entry['gpu_mib']:.0f} MiB on the GPU",
+            flush=True,
+        )
+    return entry
+
+
+def run(
+    g: gmpi.Context, launch: Callable[[int, int, int], None], counts: Any, step: int, limits: Limits
+) -> Counted:
+    """Launches kernels until a limit is reached.
+
+    Args:
+        launch: (first round, rounds, how many kernels before) starts one.
+        counts: on the device; what it adds up in.
+        step: rounds are a multiple of this.
+    """
+    began = time.monotonic()
+    rounds, first = step, 0
+    log: list[dict[str, Any]] = []
+    while True:
+        slice_began = time.monotonic()
+        launch(first, rounds, len(log))
+        g.synchronize()
+        took = time.monotonic() - slice_began
+        found = counts.copy_to_host()
+        total = WORLD.allreduce(found)
+        first += rounds
+        log.append(_entry(began, total))
+        come = total[MESSAGES] if total[MESSAGES] else total[OPERATIONS]
+        over = log[-1]["seconds"] >= limits.seconds or 0 < limits.enough <= come
+        if (log[-1]["wrong"] and not limits.keep_going) or (over and len(log) > 1):
+            return Counted(found, total, log)
+        # As many rounds as fit a slice; the first kernel is compiled, the second one tells.
+        if len(log) > 1:
+            rounds = int(rounds * min(8.0, max(0.25, limits.slice_s / max(took, 1e-3))))
+            rounds = WORLD.bcast(max(step, rounds // step * step))
