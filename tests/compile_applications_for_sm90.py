@@ -128,6 +128,9 @@ KERNELS: dict[str, dict[str, tuple[Any, ...]]] = {
             INT, INT, INT,
         ),
     },
+    "soak_grid": {
+        "soak": (CONTEXT, INT, INT, INTS, INTS, INTS, INTS, INT, INT, INTS),
+    },
     "soak_kernel": {
         "soak": (
             CONTEXT, INT, INT, INTS, INT, *[BYTES] * 3, PLANE, PLANE, INT, INTS, INT, INT, ROWS,

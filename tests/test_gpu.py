@@ -97,17 +97,13 @@ def test_many_warps_that_help_each_other() -> None:
     assert status == 0 and "payloads checked: all right" in text, text
 
 
-def test_soak_of_the_direct_road() -> None:
+@pytest.mark.parametrize("line", ["soak.py --direct", "soak_collectives.py", "soak_grid.py"])
+def test_soak_of_the_direct_road(line: str) -> None:
     """Of short strided messages of some kernels one in 100,000 brought bytes of another one."""
-    path = str(launcher.ROOT / "tests" / "gpu" / "soak.py")
-    options = ["--direct", "--seconds", "50", "--slice", "2"]  # 30 of them are the compiler's
+    program, *options = line.split()
+    path = str(launcher.ROOT / "tests" / "gpu" / program)
+    options += ["--seconds", "45", "--slice", "2"]  # 30 of them are the compiler's
     status, text = launcher.mpi(2, path, *options, timeout=150)
-    assert status == 0 and "passed" in text, text
-
-
-def test_soak_of_collectives() -> None:
-    path = str(launcher.ROOT / "tests" / "gpu" / "soak_collectives.py")
-    status, text = launcher.mpi(2, path, "--seconds", "50", "--slice", "2", timeout=150)
     assert status == 0 and "passed" in text, text
 
 

@@ -26,11 +26,12 @@ def test_soak(seconds: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_soak_of_collectives(ranks: int, tmp_path: Path) -> None:
-    program = str(launcher.ROOT / "tests" / "gpu" / "soak_collectives.py")
+@pytest.mark.parametrize(("program", "least"), [("soak_collectives", 3 * 10), ("soak_grid", 9 * 3)])
+def test_soak_of_other_calls(program: str, least: int, ranks: int, tmp_path: Path) -> None:
     path = tmp_path / "soak.json"
     options = ["--seconds", "3", "--blocks", "3", "--threads", "64", "--slice", "1"]
-    status, text = launcher.mpi(ranks, program, *options, "--json", str(path), timeout=200)
+    line = [str(launcher.ROOT / "tests" / "gpu" / f"{program}.py"), *options, "--json", str(path)]
+    status, text = launcher.mpi(ranks, *line, timeout=200)
     assert status == 0 and text.rstrip().endswith("passed"), text
     report = json.loads(path.read_text())
-    assert report["operations"] >= ranks * 3 * 10 * 2
+    assert report["operations"] >= ranks * least * 2

@@ -90,9 +90,11 @@ for part in $parts; do
         --seconds "${SOAK_S:-240}" --json "$out/$name.json"
       tail -2 "$out/$name.log"
     done
-    LIMIT=$((${SOAK_S:-240} + 90)) note soak-collectives ranks 2 tests/gpu/soak_collectives.py \
-      --seconds "${SOAK_S:-240}" --json "$out/soak_collectives.json"
-    tail -2 "$out/soak-collectives.log" ;;
+    for program in soak_collectives soak_grid; do
+      LIMIT=$((${SOAK_S:-240} + 90)) note "$program" ranks 2 "tests/gpu/$program.py" \
+        --seconds "${SOAK_S:-240}" --json "$out/$program.json"
+      tail -2 "$out/$program.log"
+    done ;;
   *) echo "no part $part"; exit 2 ;;
   esac
 done

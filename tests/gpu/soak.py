@@ -32,10 +32,8 @@ from numba import cuda
 import gmpi
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import soak_loop
 import wrong_message
-from _bench import write_json
 from soak_kernel import (
     ALIGNED,
     CHUNK,
@@ -166,34 +164,19 @@ def main(
 
         limits = soak_loop.Limits(seconds, enough, slice_s, keep_going)
         counted = soak_loop.run(g, launch, counts, KINDS, limits)
-        paths = g.paths
+        paths = {way: list(ranks) for way, ranks in g.paths.items()}
         for request in pairs.flat:
             g.Request_free(int(request))
         g.free(derived)
         vector.Free()
-        errors = [str(fault) for fault in g.errors[:3]]
     ones = [one for one in WORLD.allgather(wrong_one(counted.found, kept, rooms)) if one]
-    passed = counted.are_right() and not errors
     if RANK == 0:
-        of_kind = [int(n) for n in counted.total[WRONG_OF_KIND:]]
-        if any(counted.wrong):
-            bytes_wrong = f"{counted.wrong[1]} wrong bytes or numbers: {errors}"
-            print(f"{counted.wrong[0]} wrong statuses, {bytes_wrong}")
-            print(f"wrong messages of each kind: {of_kind}")
-            for one in ones:
-                print(json.dumps(one))
-        last = counted.log[-1]
-        report = {
-            "program": "soak", "ranks": SIZE, "blocks": blocks, "threads": threads,
-            "simulator": gmpi.SIMULATOR,
-            "paths": {way: list(ranks) for way, ranks in paths.items()},
-            "seconds": last["seconds"], "operations": last["operations"],
-            "messages": last["messages"], "direct": direct, "flood": flood,
-            "wrong": counted.wrong, "wrong_of_kind": of_kind, "wrong_messages": ones,
-            "growth_mib": counted.growth_mib, "passed": passed, "over_time": counted.log,
-        }  # fmt: skip
-        write_json(path, report)
-        print("passed" if passed else "FAILED", flush=True)
+        for one in ones:
+            print(json.dumps(one))
+    passed = soak_loop.report(
+        "soak", counted, WRONG_OF_KIND, g, path, blocks=blocks, threads=threads, direct=direct,
+        flood=flood, paths=paths, wrong_messages=ones,
+    )  # fmt: skip
     sys.exit(not passed)
 
 

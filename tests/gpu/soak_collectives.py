@@ -21,9 +21,7 @@ from numba import cuda
 import gmpi
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import soak_loop
-from _bench import write_json
 from soak_kernel import flood
 from soak_loop import ENDED, OPERATIONS, RANK, WORLD, WRONG_DATA, WRONG_STATUS
 
@@ -188,24 +186,11 @@ def main(
 
         limits = soak_loop.Limits(seconds, slice_s=slice_s)
         counted = soak_loop.run(g, launch, counts, KINDS, limits)
-        paths = g.paths
-        errors = [str(fault) for fault in g.errors[:3]]
-    passed = counted.are_right() and not errors
-    if RANK == 0:
-        of_kind = [int(n) for n in counted.total[WRONG_OF_KIND:]]
-        if not passed:
-            print(f"wrong: {counted.wrong}, threads by kind {of_kind}; {errors}")
-        last = counted.log[-1]
-        report = {
-            "program": "soak_collectives", "ranks": SIZE, "blocks": blocks, "threads": threads,
-            "simulator": gmpi.SIMULATOR, "proxied": proxied, "flood": floods,
-            "paths": {way: list(ranks) for way, ranks in paths.items()},
-            "seconds": last["seconds"], "operations": last["operations"], "wrong": counted.wrong,
-            "wrong_of_kind": of_kind, "growth_mib": counted.growth_mib, "passed": passed,
-            "over_time": counted.log,
-        }  # fmt: skip
-        write_json(path, report)
-        print("passed" if passed else "FAILED", flush=True)
+        paths = {way: list(ranks) for way, ranks in g.paths.items()}
+    passed = soak_loop.report(
+        "soak_collectives", counted, WRONG_OF_KIND, g, path, blocks=blocks, threads=threads,
+        proxied=proxied, flood=floods, paths=paths,
+    )  # fmt: skip
     sys.exit(not passed)
 
 

@@ -1,8 +1,9 @@
-"""What the soak programs have in common: kernels of some seconds, one after the other, and what
-they have counted."""
+"""What the soak programs have in common: kernels of some seconds, one after the other, what they
+have counted, and the report."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,9 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from _bench import write_json
 
 WORLD = MPI.COMM_WORLD
 RANK = WORLD.rank
@@ -121,3 +125,35 @@ def run(
         if len(log) > 1:
             rounds = int(rounds * min(8.0, max(0.25, limits.slice_s / max(took, 1e-3))))
             rounds = WORLD.bcast(max(step, rounds // step * step))
+
+
+def report(
+    program: str, counted: Counted, of_kind: int, g: gmpi.Context, path: str | None, **facts: Any
+) -> bool:
+    """Whether everything was right; rank 0 prints it, and writes what has been counted.
+
+    Args:
+        of_kind: where in the counts those of each kind begin.
+        g: closed since.
+        facts: about the program.
+    """
+    errors = [str(fault) for fault in g.errors[:3]]
+    passed = counted.are_right() and not errors
+    wrong_of_kind = [int(n) for n in counted.total[of_kind:]]
+    if RANK != 0:
+        return passed
+    if any(counted.wrong) or errors:
+        print(f"{counted.wrong[0]} wrong statuses, {counted.wrong[1]} wrong bytes or numbers")
+        print(f"of each kind: {wrong_of_kind}; {errors}")
+    if counted.growth_mib >= GROWTH_MIB:
+        print(f"memory grew by {counted.growth_mib} MiB")
+    last = counted.log[-1]
+    found = {
+        "program": program, "ranks": WORLD.size, "simulator": gmpi.SIMULATOR, **facts,
+        "seconds": last["seconds"], "operations": last["operations"],
+        "messages": last["messages"], "wrong": counted.wrong, "wrong_of_kind": wrong_of_kind,
+        "growth_mib": counted.growth_mib, "passed": passed, "over_time": counted.log,
+    }  # fmt: skip
+    write_json(path, found)
+    print("passed" if passed else "FAILED", flush=True)
+    return passed
