@@ -145,6 +145,7 @@ def make_counted_reduction(
                 send = place(ctx, slot, LAYOUT_SEND, out.buffer, 0, sent, lane, lanes, mask)
             if received > 0:
                 recv = place(ctx, slot, LAYOUT_RECV, back.buffer, 0, received, lane, lanes, mask)
+            gpu.fence_gpu()  # before the layouts of the slot's next owner
         slot, send, recv = broadcast_3(slot, send, recv)
         sync()
         return slot, send, recv

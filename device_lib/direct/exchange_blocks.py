@@ -219,13 +219,18 @@ def _draw(ctx, channel, drawn):
 
 @device
 def _write_layout(ctx, slot, direction, buffer, type_row, begin):
-    """Where the bytes of a block lie that are not in one piece."""
+    """Where the bytes of a block lie that are not in one piece.
+
+    The fence: a store that is late must not fall on the layout of the slot's next owner, on another
+    multiprocessor.
+    """
     layout = layout_of(ctx, slot, direction)
     address = gpu.load_8(buffer + BUFFER_ADDRESS)
     if type_row != 0:
         if gpu.lane_id() == 0:
             gpu.store_gpu(layout + LAYOUT_USER, address + begin)
             gpu.store_gpu(layout + LAYOUT_TYPE, type_row)
+            gpu.fence_gpu()
         return
     if gpu.lane_id() == 0:  # a table of one block, which says where in the view it begins
         write_view(layout, buffer, wire.POSITION_MASK)
@@ -238,6 +243,7 @@ def _write_layout(ctx, slot, direction, buffer, type_row, begin):
         gpu.store_gpu(layout + LAYOUT_TYPE, counts.IN_BLOCKS | 1)
     gpu.sync_warp(warp_mask())
     finish_view(layout, gpu.lane_id(), warp_lanes())
+    gpu.fence_gpu()
 
 
 @device

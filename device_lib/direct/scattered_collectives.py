@@ -15,7 +15,7 @@ from device_lib.move.layouts import layout_of, pack_layout, unpack_layout
 from device_lib.move.message import is_derived, is_sound
 from device_lib.platform.context import may_collect_direct
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import device, int64, lane_id, load_16
+from device_lib.platform.primitives import device, fence_gpu, int64, lane_id, load_16
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import slots, taking
 from device_lib.proxied.scattered import place
@@ -92,6 +92,7 @@ def make_take_placed(scope: Scope, help_others: Callable) -> Callable:
                 recv = place(
                     ctx, slot, LAYOUT_RECV, recv_buffer, type_row, nbytes, lane, lanes, mask
                 )
+            fence_gpu()  # before the layouts of the slot's next owner, on another multiprocessor
         slot, send, recv = broadcast_3(slot, send, recv)
         sync()
         return slot, send, recv

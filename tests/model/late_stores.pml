@@ -3,8 +3,9 @@
  *
  * A staging buffer, which the blocks of a GPU take in turn, each on a multiprocessor of its own. A
  * send is packed to it and read from there, from L1 if L1 has it: so a fence comes before it is given
- * back. What a receive has brought is stored there and read past L1, so it has been in L2. What the
- * sender pushes there comes to L2 at once, and L1 may have what was there before.
+ * back. It is the same with slots, where a block writes how a buffer with gaps lies. What a receive
+ * has brought is stored to staging and read past L1, so it has been in L2. What the sender pushes
+ * there comes to L2 at once, and L1 may have what was there before.
  *
  * The buffer of a receive, which is announced to a sender that stores there itself: what its GPU has
  * stored there comes before, by a fence. Behind a second one L1 has forgotten it.
