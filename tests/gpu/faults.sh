@@ -83,17 +83,12 @@ for part in $parts; do
     note peer-killed sh -c "! timeout 60 mpirun --bind-to none -n 2 python3 tests/ranks/faults.py \
       peer_killed.recv > $out/peer.log 2>&1 && ! grep 'rank 1 lives' $out/peer.log"
     restart_mps ;;
-  soak) for options in "" --direct "--direct --flood"; do
-      read -ra words <<<"$options"
-      name=soak${options// /}
-      LIMIT=$((${SOAK_S:-240} + 90)) note "$name" ranks 2 tests/gpu/soak.py "${words[@]}" \
-        --seconds "${SOAK_S:-240}" --json "$out/$name.json"
+  soak) for program in soak "soak --direct" "soak --direct --flood" soak_collectives soak_grid; do
+      read -ra words <<<"$program"
+      name=${program// /}
+      LIMIT=$((${SOAK_S:-240} + 90)) note "$name" ranks 2 "tests/gpu/${words[0]}.py" \
+        "${words[@]:1}" --seconds "${SOAK_S:-240}" --json "$out/$name.json"
       tail -2 "$out/$name.log"
-    done
-    for program in soak_collectives soak_grid; do
-      LIMIT=$((${SOAK_S:-240} + 90)) note "$program" ranks 2 "tests/gpu/$program.py" \
-        --seconds "${SOAK_S:-240}" --json "$out/$program.json"
-      tail -2 "$out/$program.log"
     done ;;
   *) echo "no part $part"; exit 2 ;;
   esac

@@ -147,6 +147,7 @@ def main(
         pairs, ready, arrived = partitioned_requests(g, blocks)
         kept = cuda.to_device(np.zeros((2, max(sizes)), np.uint8))
         counts = cuda.to_device(np.zeros(COUNTS, np.int64))
+        grid, for_flood = soak_loop.beside(blocks, flood)
         arrays = [
             cuda.to_device(np.array(sizes, np.int64)), short,
             cuda.to_device(np.zeros(shape, np.uint8)), *rooms,
@@ -154,17 +155,14 @@ def main(
             derived, cuda.to_device(own), NEXT, PREVIOUS,
             cuda.to_device(np.zeros((blocks, 8), np.int64)), cuda.to_device(pairs), ready, arrived,
             cuda.to_device(np.array(kinds, np.int64)), counts, kept,
-            cuda.mapped_array((8, 4096), np.int64), blocks,
-            blocks if flood and RANK % 2 else 0,  # ranks that share a GPU fill it in the same order
+            *for_flood,
         ]  # fmt: skip
-        grid = 2 * blocks if flood else blocks
 
         def launch(first: int, rounds: int, before: int) -> None:
             soak[grid, threads](g.device, first, rounds, *arrays, blocks * (before + 1))
 
         limits = soak_loop.Limits(seconds, enough, slice_s, keep_going)
         counted = soak_loop.run(g, launch, counts, KINDS, limits)
-        paths = {way: list(ranks) for way, ranks in g.paths.items()}
         for request in pairs.flat:
             g.Request_free(int(request))
         g.free(derived)
@@ -175,7 +173,7 @@ def main(
             print(json.dumps(one))
     passed = soak_loop.report(
         "soak", counted, WRONG_OF_KIND, g, path, blocks=blocks, threads=threads, direct=direct,
-        flood=flood, paths=paths, wrong_messages=ones,
+        flood=flood, wrong_messages=ones,
     )  # fmt: skip
     sys.exit(not passed)
 

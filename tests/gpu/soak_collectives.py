@@ -22,8 +22,16 @@ import gmpi
 
 sys.path.insert(0, str(Path(__file__).parent))
 import soak_loop
-from soak_kernel import flood
-from soak_loop import ENDED, OPERATIONS, RANK, WORLD, WRONG_DATA, WRONG_STATUS
+from soak_loop import (
+    ENDED,
+    OPERATIONS,
+    WORLD,
+    WRONG_DATA,
+    WRONG_STATUS,
+    flood,
+    sum_of,
+    value,
+)
 
 SIZE = WORLD.size
 # Integers of a block. Those of more than 64 KiB go in other ways.
@@ -31,17 +39,6 @@ SIZES = (1, 8, 33, 200) if gmpi.SIMULATOR else (1, 8, 33, 63, 500, 4000, 9000, 8
 KINDS = 10
 WRONG_OF_KIND = ENDED + 1
 COUNTS = WRONG_OF_KIND + KINDS
-
-
-@cuda.jit(device=True)
-def value(k, i, block, rank):  # type: ignore[no-untyped-def]
-    return (rank + 1) * 1000003 + i * 1009 + block * 31 + k
-
-
-@cuda.jit(device=True)
-def sum_of(k, i, block, ranks):  # type: ignore[no-untyped-def]
-    """Of the values of the first ``ranks`` ranks."""
-    return ranks * value(k, i, block, 0) + 1000003 * (ranks * (ranks - 1) // 2)
 
 
 @cuda.jit(device=True)
@@ -172,24 +169,22 @@ def main(
         comms = np.array([g.comm(WORLD, wildcards=proxied) for _ in range(blocks)], np.int64)
         shape = blocks, max(2, SIZE) * max(SIZES)
         counts = cuda.to_device(np.zeros(COUNTS, np.int64))
+        grid, for_flood = soak_loop.beside(blocks, floods)
         arrays = [
             cuda.to_device(np.array(SIZES, np.int64)), cuda.to_device(comms),
             *(cuda.to_device(np.zeros(shape, np.int64)) for _ in range(2)),
             g.zeros(shape, np.int64), cuda.to_device(np.zeros((blocks, 3, SIZE), np.int32)),
-            counts, cuda.mapped_array((8, 4096), np.int64), blocks,
-            blocks if floods and RANK % 2 else 0,
+            counts, *for_flood,
         ]  # fmt: skip
-        grid = 2 * blocks if floods else blocks
 
         def launch(first: int, rounds: int, before: int) -> None:
             soak[grid, threads](g.device, first, rounds, *arrays, blocks * (before + 1))
 
         limits = soak_loop.Limits(seconds, slice_s=slice_s)
         counted = soak_loop.run(g, launch, counts, KINDS, limits)
-        paths = {way: list(ranks) for way, ranks in g.paths.items()}
     passed = soak_loop.report(
         "soak_collectives", counted, WRONG_OF_KIND, g, path, blocks=blocks, threads=threads,
-        proxied=proxied, flood=floods, paths=paths,
+        proxied=proxied, flood=floods,
     )  # fmt: skip
     sys.exit(not passed)
 

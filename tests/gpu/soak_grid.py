@@ -22,7 +22,17 @@ import gmpi
 
 sys.path.insert(0, str(Path(__file__).parent))
 import soak_loop
-from soak_loop import MESSAGES, OPERATIONS, RANK, WORLD, WRONG_DATA, WRONG_STATUS
+from soak_loop import (
+    ENDED,
+    MESSAGES,
+    OPERATIONS,
+    RANK,
+    WORLD,
+    WRONG_DATA,
+    WRONG_STATUS,
+    sum_of,
+    value,
+)
 
 SIZE = WORLD.size
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
@@ -32,13 +42,8 @@ SIZES = (
     else (1, 40, 500, 5000, 24_000, 25_000, 65_536, 262_145, 1_048_576)
 )  # fmt: skip
 KINDS = 9
-WRONG_OF_KIND = MESSAGES + 2
+WRONG_OF_KIND = ENDED + 1
 COUNTS = WRONG_OF_KIND + KINDS
-
-
-@cuda.jit(device=True)
-def value(k, i, rank):  # type: ignore[no-untyped-def]
-    return (rank + 1) * 1000003 + i * 1009 + k
 
 
 @cuda.jit(device=True)
@@ -91,12 +96,12 @@ def soak(  # type: ignore[no-untyped-def]
         recv = shared if (i // 7) & 1 else plain
         bad = 0
         for k in range(at, n, step):
-            out[k] = value(k, i, me)
-            recv[k] = value(k, i, me) if kind == 7 else 0
+            out[k] = value(k, i, 0, me)
+            recv[k] = value(k, i, 0, me) if kind == 7 else 0
         if kind < 5:
             error = exchange(ctx, kind, out, recv, n, to, source, me % 2 == 0)
             for k in range(at, n, step):
-                bad += 1 if recv[k] != value(k, i, source) else 0
+                bad += 1 if recv[k] != value(k, i, 0, source) else 0
             messages += 1
         elif kind == 5:  # every other one, out of any place into others
             half = (n + 1) // 2
@@ -107,19 +112,18 @@ def soak(  # type: ignore[no-untyped-def]
             error = gmpi.GMPI_Wait_grid(ctx, q).error
             error |= gmpi.GMPI_Wait_grid(ctx, p).error
             for k in range(at, n, step):
-                bad += 1 if recv[k] != (0 if k & 1 else value(k, i, source)) else 0
+                bad += 1 if recv[k] != (0 if k & 1 else value(k, i, 0, source)) else 0
             messages += 1
         elif kind == 6:
             error = gmpi.GMPI_Allreduce_grid(
                 ctx, out, recv, n, gmpi.INT64_T, gmpi.SUM, gmpi.COMM_WORLD
             )
-            more = 1000003 * (size * (size - 1) // 2)
             for k in range(at, n, step):
-                bad += 1 if recv[k] != size * value(k, i, 0) + more else 0
+                bad += 1 if recv[k] != sum_of(k, i, 0, size) else 0
         elif kind == 7:
             error = gmpi.GMPI_Bcast_grid(ctx, recv, n, gmpi.INT64_T, root, gmpi.COMM_WORLD)
             for k in range(at, n, step):
-                bad += 1 if recv[k] != value(k, i, root) else 0
+                bad += 1 if recv[k] != value(k, i, 0, root) else 0
         else:
             error = gmpi.GMPI_Barrier_grid(ctx, gmpi.COMM_WORLD)
         if at == 0:
@@ -159,10 +163,9 @@ def main(
 
         limits = soak_loop.Limits(seconds, slice_s=slice_s)
         counted = soak_loop.run(g, launch, counts, KINDS * len(SIZES), limits)
-        paths = {way: list(ranks) for way, ranks in g.paths.items()}
     passed = soak_loop.report(
         "soak_grid", counted, WRONG_OF_KIND, g, path, blocks=blocks, threads=threads,
-        proxied=proxied, paths=paths,
+        proxied=proxied,
     )  # fmt: skip
     sys.exit(not passed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import wrong_message
 from numba import cuda
-from soak_loop import ENDED, MESSAGES, OPERATIONS, WRONG_DATA, WRONG_STATUS
+from soak_loop import ENDED, MESSAGES, OPERATIONS, WRONG_DATA, WRONG_STATUS, flood
 
 import gmpi
 
@@ -93,18 +93,6 @@ def of_each_warp(ctx, out, back, i, b, me, to, source, counts):  # type: ignore[
         if r[k] != byte_of(k, i, tag, source):
             bad += 1
     return bad
-
-
-@cuda.jit(device=True)
-def flood(host, counts, until):  # type: ignore[no-untyped-def]
-    """Stores to memory of the host until so many blocks have ended: what else this multiprocessor
-    stores comes late, by microseconds."""
-    row = cuda.blockIdx.x % host.shape[0]
-    turn = 0
-    while cuda.syncthreads_or(1 if cuda.atomic.add(counts, ENDED, 0) < until else 0):
-        for k in range(cuda.threadIdx.x, host.shape[1], cuda.blockDim.x):
-            host[row, k] = turn
-        turn += 1
 
 
 @cuda.jit

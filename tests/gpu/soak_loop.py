@@ -1,5 +1,5 @@
-"""What the soak programs have in common: kernels of some seconds, one after the other, what they
-have counted, and the report."""
+"""What the soak programs have in common: numbers to send, kernels of some seconds, one after the
+other, what they have counted, and the report."""
 
 from __future__ import annotations
 
@@ -27,6 +27,29 @@ WRONG_STATUS, WRONG_DATA, OPERATIONS, MESSAGES, ENDED = range(5)
 GROWTH_MIB = 16
 
 
+@cuda.jit(device=True)
+def value(k, i, block, rank):  # type: ignore[no-untyped-def]
+    return (rank + 1) * 1000003 + i * 1009 + block * 31 + k
+
+
+@cuda.jit(device=True)
+def sum_of(k, i, block, ranks):  # type: ignore[no-untyped-def]
+    """Of the values of the first ``ranks`` ranks."""
+    return ranks * value(k, i, block, 0) + 1000003 * (ranks * (ranks - 1) // 2)
+
+
+@cuda.jit(device=True)
+def flood(host, counts, until):  # type: ignore[no-untyped-def]
+    """Stores to memory of the host until so many blocks have ended: what else this multiprocessor
+    stores comes late, by microseconds."""
+    row = cuda.blockIdx.x % host.shape[0]
+    turn = 0
+    while cuda.syncthreads_or(1 if cuda.atomic.add(counts, ENDED, 0) < until else 0):
+        for k in range(cuda.threadIdx.x, host.shape[1], cuda.blockDim.x):
+            host[row, k] = turn
+        turn += 1
+
+
 class Limits(NamedTuple):
     """When a soak ends.
 
@@ -43,11 +66,12 @@ class Limits(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What has been counted: by this rank, and by all."""
+    """What has been counted: by this rank, and by all; ``Context.paths`` meanwhile."""
 
     found: np.ndarray
     total: np.ndarray
     log: list[dict[str, Any]]
+    paths: dict[str, list[int]]
 
     @property
     def wrong(self) -> list[int]:
@@ -61,6 +85,20 @@ class Counted(NamedTuple):
 
     def are_right(self) -> bool:
         return not any(self.wrong) and self.growth_mib < GROWTH_MIB
+
+
+def beside(blocks: int, flooded: bool) -> tuple[int, tuple[Any, int, int]]:
+    """(blocks of the grid, what a kernel gets for ``flood``: memory of the host, how many of its
+    blocks do its work, and how many are before these).
+
+    Args:
+        blocks: that do the work.
+        flooded: whether as many again are for ``flood``.
+    """
+    # Ranks that share a GPU fill it in the same order.
+    before = blocks if flooded and RANK % 2 else 0
+    host = cuda.mapped_array((8, 4096), np.int64)
+    return 2 * blocks if flooded else blocks, (host, blocks, before)
 
 
 def resident_mib() -> float:
@@ -120,7 +158,8 @@ def run(
         come = total[MESSAGES] if total[MESSAGES] else total[OPERATIONS]
         over = log[-1]["seconds"] >= limits.seconds or 0 < limits.enough <= come
         if (log[-1]["wrong"] and not limits.keep_going) or (over and len(log) > 1):
-            return Counted(found, total, log)
+            paths = {way: list(ranks) for way, ranks in g.paths.items()}
+            return Counted(found, total, log, paths)
         # As many rounds as fit a slice; the first kernel is compiled, the second one tells.
         if len(log) > 1:
             rounds = int(rounds * min(8.0, max(0.25, limits.slice_s / max(took, 1e-3))))
@@ -150,6 +189,7 @@ def report(
     last = counted.log[-1]
     found = {
         "program": program, "ranks": WORLD.size, "simulator": gmpi.SIMULATOR, **facts,
+        "paths": counted.paths,
         "seconds": last["seconds"], "operations": last["operations"],
         "messages": last["messages"], "wrong": counted.wrong, "wrong_of_kind": wrong_of_kind,
         "growth_mib": counted.growth_mib, "passed": passed, "over_time": counted.log,
