@@ -3,23 +3,12 @@ stores and looks, which neither the simulator nor the model has."""
 
 from __future__ import annotations
 
-import re
-
-import launcher
 import pytest
+from ptx_of import ptx_of
 
 pytestmark = pytest.mark.sm90
 
 NAMES = ["gather", "serve_next", "command", "handle", "store_straight"]
-COMPILE = """
-import sys
-from gmpi.launch import precompile
-precompile.compile_without_gpu((9, 0))
-from device_lib.platform import library
-for name in sys.argv[1:]:
-    print("// function", name)
-    print(library.compile_ptx("gmpi_grid_" + name, (9, 0)))
-"""
 FENCE = "fence.acq_rel.gpu"
 PACKET = "st.relaxed.sys.global.b128"
 
@@ -27,11 +16,8 @@ PACKET = "st.relaxed.sys.global.b128"
 @pytest.fixture(scope="module")
 def functions() -> dict[str, str]:
     """PTX by name."""
-    options = {"NUMBA_ENABLE_CUDASIM": "0"}
-    status, text = launcher.python("-c", COMPILE, *NAMES, timeout=200, **options)
-    assert status == 0, text
-    parts = re.split(r"^// function (\w+)$", text, flags=re.M)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
+    found = ptx_of(*(f"gmpi_grid_{name}" for name in NAMES))
+    return {name.removeprefix("gmpi_grid_"): ptx for name, ptx in found.items()}
 
 
 def test_who_arrives_has_a_fence_before_it_says_so(functions: dict[str, str]) -> None:

@@ -5,20 +5,11 @@ from __future__ import annotations
 
 import re
 
-import launcher
 import pytest
+from ptx_of import ptx_of
 
 pytestmark = pytest.mark.sm90
 
-COMPILE = """
-import sys
-from gmpi.launch import precompile
-precompile.compile_without_gpu((9, 0))
-from device_lib.platform import library
-for name in sys.argv[1:]:
-    print("// function", name)
-    print(library.compile_ptx(name, (9, 0)))
-"""
 FENCE = "fence.acq_rel.sys"
 SAID = re.compile(r"st\.(relaxed|volatile)(\.sys)?\.global\.(b128|u64)")
 
@@ -32,10 +23,7 @@ FENCES = {
 
 
 def test_what_a_gpu_has_stored_to_a_buffer_comes_before_its_place() -> None:
-    status, text = launcher.python("-c", COMPILE, *FENCES, timeout=200, NUMBA_ENABLE_CUDASIM="0")
-    assert status == 0, text
-    parts = re.split(r"^// function (\w+)$", text, flags=re.M)
-    functions = dict(zip(parts[1::2], parts[2::2], strict=True))
+    functions = ptx_of(*FENCES)
     for name, fences in FENCES.items():
         ptx = functions[name]
         assert ptx.count(FENCE) == fences, name
