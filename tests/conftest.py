@@ -24,13 +24,13 @@ os.environ.setdefault("PYTEST_TIMEOUT", str(_LIMIT_S * launcher.TIME_FACTOR))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cpu-times", metavar="FILE", help="write each test's processor time, JSON")
-
     parser.addoption("--outcomes", metavar="FILE", help="write what became of each test, JSON")
+    parser.addoption("--rest", action="store_true", help="only what has not passed in that file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if path := config.getoption("--outcomes"):
-        config.pluginmanager.register(outcomes.Outcomes(path))
+        config.pluginmanager.register(outcomes.Outcomes(path, config.getoption("--rest")))
     config.pluginmanager.register(cpu_time.CpuTime(config.getoption("--cpu-times")))
 
 

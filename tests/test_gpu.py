@@ -107,6 +107,10 @@ def test_soak_of_the_direct_road(line: str) -> None:
     assert status == 0 and "passed" in text, text
 
 
+def test_hangs_are_named_on_the_direct_road() -> None:
+    launcher.check(3, "hangs", "--direct", timeout=LIMIT_S)
+
+
 def test_grids_that_fill_a_gpu_leave_room_for_the_other_rank() -> None:
     path = str(launcher.ROOT / "examples" / "himeno.py")
     status, text = launcher.mpi(2, path, "--size", "S", "--verify", timeout=100)

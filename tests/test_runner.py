@@ -155,6 +155,34 @@ def test_outcomes_are_written_with_commit_and_machine(tmp_path: Path) -> None:
     assert found["machine"]["commit"] == "c0ffee" and found["machine"]["cores"] > 0
 
 
+REST = """
+import os, pytest, sys, outcomes
+again = "AGAIN" in os.environ
+sys.exit(pytest.main(["PROGRAM"], [outcomes.Outcomes("FOUND", rest=again)]))
+"""
+
+
+def test_the_rest_of_a_run_is_what_has_not_passed(tmp_path: Path) -> None:
+    program, path = tmp_path / "test_it.py", tmp_path / "found.json"
+    program.write_text(
+        "import os\n"
+        "def test_one(): assert 'AGAIN' not in os.environ\n"
+        "def test_two(): assert 'AGAIN' in os.environ\n"
+    )
+    code = REST.replace("PROGRAM", str(program)).replace("FOUND", str(path))
+    tests = os.pathsep.join(map(str, (launcher.ROOT, launcher.ROOT / "tests")))
+    status, text = launcher.python("-c", code, PYTHONPATH=tests, GMPI_COMMIT="c0ffee")
+    assert status == 1, text
+    again = {"PYTHONPATH": tests, "AGAIN": "1"}
+    status, text = launcher.python("-c", code, **again, GMPI_COMMIT="beef")
+    assert status != 0 and "is of commit c0ffee, and this is beef" in text, text
+    status, text = launcher.python("-c", code, **again, GMPI_COMMIT="c0ffee")
+    assert status == 0 and "1 passed, 1 deselected" in text, text
+    found = json.loads(path.read_text())
+    assert found["passed"] and found["counts"] == {"passed": 2}
+    assert found["begun_on"]["commit"] == "c0ffee"
+
+
 CUT = """
 import outcomes, pytest
 class Cut:
