@@ -15,19 +15,19 @@ from device_lib.direct.exchange_checks import is_shared
 from device_lib.direct.exchanges import NOT_OURS
 from device_lib.direct.round_waits import DATA, ENTERED_ONLY
 from device_lib.direct.rounds import row_of, signature_of
+from device_lib.direct.scattered_collectives import make_take_placed
 from device_lib.move.layouts import layout_of, pack_layout
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import may_collect_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64
-from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied import slots, taking
+from device_lib.platform.scope import Scope
+from device_lib.proxied import slots
 from device_lib.proxied.counted_blocks import block
 from device_lib.proxied.counted_sides import is_long, make_survey_both, sides_of
-from device_lib.proxied.scattered import place
 from gmpi.contract import collectives
 from gmpi.contract.constants import SUCCESS
-from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
+from gmpi.contract.layouts import LAYOUT_SEND
 from gmpi.contract.wire import COMMUNICATORS, SCATTERED
 
 _call_word = device(collectives.call_word)
@@ -69,9 +69,8 @@ def make_counted_reduction(
     size = scope.size
     leads = scope.leads
     sync = scope.sync
-    broadcast_3 = scope.broadcast_3
     survey_both = make_survey_both(scope)
-    take_slot = taking.make_take_slot(scope, help_others)
+    take_placed = make_take_placed(scope, help_others)
     wait, take_scattered = blocks.wait, blocks.take_scattered
 
     @device
@@ -133,23 +132,6 @@ def make_counted_reduction(
             gpu.store_pair_gpu(row + collectives.NUMBER, number, number if error == SUCCESS else -1)
         return error
 
-    @device
-    def place_both(ctx, out, back, sent, received, send, recv):
-        """Of a call with a strided buffer: (a slot with its layout, or minus the error class; both
-        addresses, or SCATTERED)."""
-        slot = take_slot(ctx, -1, taking.SMALL)
-        sync()
-        if leads() and slot >= 0:
-            lane, lanes, mask = gpu.lane_id(), warp_lanes(), warp_mask()
-            if sent > 0:
-                send = place(ctx, slot, LAYOUT_SEND, out.buffer, 0, sent, lane, lanes, mask)
-            if received > 0:
-                recv = place(ctx, slot, LAYOUT_RECV, back.buffer, 0, received, lane, lanes, mask)
-            gpu.fence_gpu()  # before the layouts of the slot's next owner
-        slot, send, recv = broadcast_3(slot, send, recv)
-        sync()
-        return slot, send, recv
-
     # wide: MPI's arguments, as words
     @device
     def reduce_scatter(
@@ -176,7 +158,7 @@ def make_counted_reduction(
             return NOT_OURS
         slot = int64(-1)
         if (sent > 0 and send == 0) or (received > 0 and recv == 0):
-            slot, send, recv = place_both(ctx, out, back, sent, received, send, recv)
+            slot, send, recv = take_placed(ctx, 0, out.buffer, sent, back.buffer, received)
             if slot < 0:
                 return slots.error_handle(-slot)
         element = send_type >> 8 & 0xFF

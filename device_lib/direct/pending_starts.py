@@ -175,9 +175,8 @@ def link_pending_starts(help_others: Callable) -> None:
             return 0
         me = where & wire.LOW_32
         sends, receives = gives_to(what, me, ranks) != 0, takes_from(what, me, ranks) != 0
-        slot, send, recv = take_placed(
-            ctx, nbytes, type_row, send_buffer, recv_buffer, sends, receives
-        )
+        sent, received = nbytes if sends else 0, nbytes if receives else 0
+        slot, send, recv = take_placed(ctx, type_row, send_buffer, sent, recv_buffer, received)
         if slot < 0:
             return slots.error_handle(-slot)
         return start_linked(ctx, what, slot, send, recv, nbytes, 0)

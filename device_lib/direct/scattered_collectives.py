@@ -60,9 +60,11 @@ def bcast_word(word0, root, nbytes):
 
 
 def make_take_placed(scope: Scope, help_others: Callable) -> Callable:
-    """(ctx, nbytes, type_row, send_buffer, recv_buffer, whether bytes of each are moved) -> (a
-    slot, or an error class below 0; where each buffer is, or SCATTERED, and then its layout is in
-    the slot). All threads of a scope call it.
+    """(ctx, type_row, send_buffer, sent, recv_buffer, received) -> (a slot, or an error class below
+    0; where each buffer is, or SCATTERED, and then its layout is in the slot). All threads of a
+    scope call it.
+
+    ``sent`` and ``received`` are bytes; a buffer of which none are moved is not looked at.
 
     Args:
         help_others: executes commands of the proxied road.
@@ -73,24 +75,20 @@ def make_take_placed(scope: Scope, help_others: Callable) -> Callable:
     take_slot = taking.make_take_slot(scope, help_others)
 
     @device
-    def take_placed(ctx, nbytes, type_row, send_buffer, recv_buffer, sends, receives):
+    def take_placed(ctx, type_row, send_buffer, sent, recv_buffer, received):
         slot = take_slot(ctx, -1, taking.SMALL)
         if slot < 0:
             return slot, 0, 0
         sync()
         send = 0
         recv = 0
-        if leads() and nbytes > 0:
-            lane = lane_id()
-            lanes = warp_lanes()
-            mask = warp_mask()
-            if sends:
-                send = place(
-                    ctx, slot, LAYOUT_SEND, send_buffer, type_row, nbytes, lane, lanes, mask
-                )
-            if receives:
+        if leads():
+            lane, lanes, mask = lane_id(), warp_lanes(), warp_mask()
+            if sent > 0:
+                send = place(ctx, slot, LAYOUT_SEND, send_buffer, type_row, sent, lane, lanes, mask)
+            if received > 0:
                 recv = place(
-                    ctx, slot, LAYOUT_RECV, recv_buffer, type_row, nbytes, lane, lanes, mask
+                    ctx, slot, LAYOUT_RECV, recv_buffer, type_row, received, lane, lanes, mask
                 )
             fence_gpu()  # before the layouts of the slot's next owner, on another multiprocessor
         slot, send, recv = broadcast_3(slot, send, recv)
@@ -126,9 +124,8 @@ def make_scattered(
         packed = area + 2 * ranks * collectives.INBOX_BYTES
         sends = reduces or where & LOW_32 == what & collectives.ROOT_MASK
         receives = reduces or not sends
-        slot, send, recv = take_placed(
-            ctx, nbytes, type_row, send_buffer, recv_buffer, sends, receives
-        )
+        sent, received = nbytes if sends else 0, nbytes if receives else 0
+        slot, send, recv = take_placed(ctx, type_row, send_buffer, sent, recv_buffer, received)
         if slot < 0:
             return slots.error_handle(-slot)
         error = SUCCESS

@@ -22,6 +22,7 @@ from device_lib.platform.context import (
 )
 from device_lib.platform.primitives import (
     device,
+    fence_gpu,
     fence_sys,
     lane_id,
     load_8,
@@ -227,6 +228,8 @@ def make_open_scattered(
             if not p2p and (large or out > wire.INLINE_BYTES):
                 # Release: staging before the record, layouts and commands before those who help.
                 fence_sys()
+            elif send == wire.SCATTERED or recv == wire.SCATTERED:
+                fence_gpu()  # before the layouts of the slot's next owner, on another SM
             handle = enter(
                 ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, packed, send,
                 recv, room,
