@@ -4,7 +4,8 @@
 
 The direct road is that of a communicator without wildcards; the proxied one that of any other. The
 receive is posted, then sent and waited for: one way is half a round trip, by the GPU's clock. On
-the direct road also in the other order: sent first, then received. Every payload is checked.
+the direct road also in the other order, sent first, then received, and by GMPI_Send and GMPI_Recv,
+into registered memory where that differs. Every payload is checked.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from gmpi import (
     GMPI_Irecv_warp,
     GMPI_Isend,
     GMPI_Isend_warp,
+    GMPI_Recv,
+    GMPI_Send,
     GMPI_Wait,
     GMPI_Wait_warp,
 )
@@ -68,6 +71,22 @@ def exchange_sent_first(ctx, out, back, n, me, rounds, skip, cycles, comm):
         if me == 1:
             send = GMPI_Isend(ctx, out, n, gmpi.BYTE, peer, 1, comm)
         GMPI_Wait(ctx, send)
+        if cuda.threadIdx.x == 0 and i >= skip:
+            cycles[i - skip] = gmpi.clock() - begin
+
+
+# wide: the same
+@cuda.jit
+def exchange_blocking(ctx, out, back, n, me, rounds, skip, cycles, comm):
+    """GMPI_Send and GMPI_Recv, in turns."""
+    peer = 1 - me
+    for i in range(rounds):
+        begin = gmpi.clock()
+        if me == 1:
+            GMPI_Recv(ctx, back, n, gmpi.BYTE, peer, 1, comm)
+        GMPI_Send(ctx, out, n, gmpi.BYTE, peer, 1, comm)
+        if me == 0:
+            GMPI_Recv(ctx, back, n, gmpi.BYTE, peer, 1, comm)
         if cuda.threadIdx.x == 0 and i >= skip:
             cycles[i - skip] = gmpi.clock() - begin
 
@@ -243,6 +262,9 @@ def block_row(
         row["sent_first"] = latency(
             g, comm, gmpi.COMM_WORLD, n, threads, kernel=exchange_sent_first
         )
+        row["blocking"] = latency(
+            g, comm, gmpi.COMM_WORLD, n, threads, registered=n >= LONG, kernel=exchange_blocking
+        )
     if comm.rank == 0:
         found = "".join(f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in list(row)[2:])
         print(f"{n:<10}{threads:>6}{found}", flush=True)
@@ -268,7 +290,8 @@ def main() -> int:
         if comm.rank == 0:
             print(
                 f"# one way in us (p50, p99) on {place}: {', '.join(args.roads)}; from {LONG} "
-                "bytes on also direct with registered buffers; direct, and sent before received"
+                "bytes on also direct with registered buffers; direct, and sent before received; "
+                f"direct, by Send and Recv, with registered buffers from {LONG} bytes on"
             )
         rows = [
             block_row(g, comm, {name: roads[name] for name in args.roads}, n, threads)

@@ -27,6 +27,7 @@ _LOOKS_FOR_SLOT = 2 if gpu.SIMULATOR else 8
 _LOOKS_SHIFT = 12  # and another one for each 4 KiB
 _LOOKS_FOR_PLACE = 2 if gpu.SIMULATOR else 3  # where a receiver has announced its buffer
 _IN_EXCHANGE = 4 if gpu.SIMULATOR else 12  # the same, where the block has a long receive open, too
+_IN_SEND = 4 if gpu.SIMULATOR else 64  # the same, where the call has to wait for it anyhow
 
 
 @device
@@ -101,12 +102,19 @@ def await_pushed(handle, slot, mark, nbytes, waits):
 
 
 @device
-def look_for_place(ctx, local, number, nbytes):
+def look_for_place(ctx, local, number, nbytes, blocks):
     """(bytes that a receiver wants of a long message, where), as ``announced_to``; lane 0. Both
-    ranks of an exchange post, then send: the other one's buffer is announced at this moment."""
+    ranks of an exchange post, then send: the other one's buffer is announced at this moment. So it
+    is where they take turns: who has received our last message posts its receive as we send.
+
+    Args:
+        blocks: whether the call returns when the message has gone.
+    """
     said, wanted, place = announced_to(local, number, nbytes)
     looks = _LOOKS_FOR_PLACE
-    if own.are_noted_besides(rows.direct_handle(ctx, 0, 0, 0)):
+    if blocks:
+        looks = _IN_SEND
+    elif own.are_noted_besides(rows.direct_handle(ctx, 0, 0, 0)):
         looks = _IN_EXCHANGE
     while not said and looks > 1:
         gpu.spin()

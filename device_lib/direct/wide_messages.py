@@ -33,7 +33,7 @@ from device_lib.direct.wide_looks import (
     look_for_place,
     way_of,
 )
-from device_lib.direct.words import elements, elements_of
+from device_lib.direct.words import call_of, elements, elements_of
 from device_lib.move.copy import copy_to_staging
 from device_lib.move.layouts import layout_of, unpack_layout
 from device_lib.move.mailbox import put_mail, take_mail
@@ -48,7 +48,7 @@ from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from gmpi.contract import channels
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.layouts import LAYOUT_RECV
-from gmpi.contract.wire import LOW_32, SCATTERED
+from gmpi.contract.wire import BLOCKING, CALL_SHIFT, LOW_32, READY_BLOCKING, SCATTERED
 
 # Beside the number of a message that is left to ``requests``:
 LENGTH_SENT = 1 << 32
@@ -63,6 +63,13 @@ _COMES_SCATTERED = 8
 _SPREAD = 9  # as TAKEN, and the number of its elements comes in place of LENGTH
 
 _TO_USER = -1  # in place of ``mail_word``: to the user's buffer, which has been announced
+
+
+@device
+def _blocks(word0):
+    """Whether a send is one of a call that returns when its message has gone."""
+    call = call_of(word0)
+    return (call == BLOCKING >> CALL_SHIFT) | (call == READY_BLOCKING >> CALL_SHIFT)
 
 
 def make_wide_messages(scope: Scope) -> SimpleNamespace:
@@ -148,7 +155,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
                 told_at = packets.inbox_slot(remote, number)
                 packets.write_length(told_at, nbytes, number)
                 if leads_grid(ctx) == 0 or others_move(ctx):  # few blocks move it together
-                    wanted, place = look_for_place(ctx, local, number, nbytes)
+                    wanted, place = look_for_place(ctx, local, number, nbytes, _blocks(word0))
                 if wanted > 0:
                     slots.release(ctx, slot)
                     handle = slots.error_handle(SUCCESS)
