@@ -30,7 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if path := config.getoption("--outcomes"):
-        config.pluginmanager.register(outcomes.Outcomes(path, config.getoption("--rest")))
+        plugin = outcomes.Outcomes(path, config.getoption("--rest"))
+        config.pluginmanager.register(plugin, "outcomes")
     config.pluginmanager.register(cpu_time.CpuTime(config.getoption("--cpu-times")))
 
 

@@ -66,15 +66,20 @@ def outcome_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]
     A kernel that faults under MPS ends those of the programs beside it as well: what fails with it
     is looked at alone (``-k``).
     """
-    chosen = {
-        item.callspec.params["program"]  # type: ignore[attr-defined]
+    tests = {
+        item.callspec.params["program"]: item.nodeid  # type: ignore[attr-defined]
         for item in request.session.items
         if item.path == request.path and getattr(item, "originalname", "") == "test_program"
     }
     with ThreadPoolExecutor(TOGETHER) as pool:
-        futures = {line: pool.submit(_check, line) for line in PROGRAMS if line in chosen}
+        futures = {line: pool.submit(_check, line) for line in PROGRAMS if line in tests}
         yield lambda line: futures[line].result()
         pool.shutdown(cancel_futures=True)
+    # The session's time may be over before pytest has come to all that have ended.
+    if outcomes := request.config.pluginmanager.get_plugin("outcomes"):
+        for line, future in futures.items():
+            if not future.cancelled():
+                outcomes.add(tests[line], future.exception())
 
 
 # What takes longest is waited for last: where time is limited, all others have been told of.

@@ -186,11 +186,13 @@ def test_the_rest_of_a_run_is_what_has_not_passed(tmp_path: Path) -> None:
 CUT = """
 import outcomes, pytest
 class Cut:
+    def pytest_configure(self, config):
+        config.pluginmanager.register(outcomes.Outcomes("FOUND"), "outcomes")
     @pytest.hookimpl
     def pytest_runtest_teardown(self, item):
         if item.name == "LAST":
             item.session.shouldfail = "its time is over"
-pytest.main(["PROGRAM"], [outcomes.Outcomes("FOUND"), Cut()])
+pytest.main(["PROGRAM"], [Cut()])
 """
 
 
@@ -207,6 +209,34 @@ def test_a_session_that_ends_too_early_has_passed_if_all_tests_have(
     found = json.loads(path.read_text())
     assert found["counts"] == {"passed": 1 + (last == "test_two")}
     assert found["passed"] == (last == "test_two")
+
+
+SIDE_BY_SIDE = """
+import pytest, test_gpu
+from test_gpu import outcome_of
+def check(line):
+    assert line != "wrong", "for a reason"
+test_gpu.PROGRAMS, test_gpu._check = ["right", "wrong", "last"], check
+@pytest.mark.parametrize("program", test_gpu.PROGRAMS[::-1])
+def test_program(program, outcome_of):
+    outcome_of(program)
+"""
+
+
+def test_what_has_ended_counts_where_a_session_is_cut_off(tmp_path: Path) -> None:
+    program, path = tmp_path / "test_it.py", tmp_path / "found.json"
+    program.write_text(SIDE_BY_SIDE)
+    code = CUT.replace("LAST", "test_program[last]").replace("PROGRAM", str(program))
+    code = code.replace("FOUND", str(path))
+    tests = os.pathsep.join(map(str, (launcher.ROOT, launcher.ROOT / "tests")))
+    status, text = launcher.python("-c", code, PYTHONPATH=tests)
+    assert status == 0, text
+    found = json.loads(path.read_text())
+    by_program = {name.partition("[")[2][:-1]: test for name, test in found["tests"].items()}
+    assert {name: test["outcome"] for name, test in by_program.items()} == {
+        "last": "passed", "wrong": "failed", "right": "passed",
+    }  # fmt: skip
+    assert "for a reason" in by_program["wrong"]["text"] and not found["passed"]
 
 
 def test_processor_time_includes_what_tests_start(tmp_path: Path) -> None:
