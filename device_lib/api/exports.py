@@ -116,7 +116,8 @@ def GMPI_Sendrecv(
     Args: as GMPI_Isend and GMPI_Irecv. ``sendbuf`` and ``recvbuf`` must not overlap.
 
     Returns:
-        Status of the receive; its ``error`` is that of the send when only the send failed.
+        Status of the receive; its ``error`` is that of the send when only the send failed. Where
+        the send is refused the receive is waited for all the same: its message may be under way.
     """
     raise NotImplementedError
 

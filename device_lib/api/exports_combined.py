@@ -118,7 +118,8 @@ def GMPI_Isendrecv(
     Args: as GMPI_Sendrecv.
 
     Returns:
-        The request (int64); its status is the receive's.
+        The request (int64); its status is the receive's. Where the send is refused nothing is
+        received; where the receive is, the message has been sent.
     """
     raise NotImplementedError
 
