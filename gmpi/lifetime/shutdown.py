@@ -88,12 +88,13 @@ def shut_down(context: Context, clean: bool, why: str = CLOSED) -> None:
 
 def _shut_down(context: Context, clean: bool, why: str) -> None:
     context._waits.close(why)
+    # At once: who has sent what this rank has not counted listens for it, and for a moment only.
+    context._watchdog.farewells.say("has closed its context", failed=False)
     process.closed(context)
     checking.stop()
     atexit.unregister(context._at_exit)
     context._termination.stop()
     context._door.stop()
-    context._watchdog.farewells.say("has closed its context", failed=False)
     quiet = context._watchdog.stop()
     stopped = context._proxy.stop(ABORT_S)
     if not stopped:

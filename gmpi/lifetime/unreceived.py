@@ -32,7 +32,9 @@ def unreceived(context: Context, opened: list[OpenRequest]) -> dict[str, int]:
         opened: its requests of the direct road that are open, which are reported as such.
     """
     messages = Messages(context)
-    return _come(context, messages, opened) | _gone(context, messages, opened)
+    gone = _gone(context, messages, opened)
+    # Last, just before the farewell: what comes between the two the sender has to see.
+    return _come(context, messages, opened) | gone
 
 
 def _words(source: int, dest: int, tag: int, where: str, counts: tuple[int, int], what: str) -> str:

@@ -4,6 +4,7 @@ that it says nothing where all have been received."""
 from __future__ import annotations
 
 import re
+import time
 import warnings
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ from script import Script
 
 import gmpi
 from gmpi.contract.channels import DEPTH, HALF_TURN, KEY_TAG_MASK, ROOM, WIDE_ROOM
+from gmpi.lifetime import unreceived
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 NEVER = "of the direct road were never received: "
@@ -141,6 +143,28 @@ def to_a_rank_that_has_closed() -> None:
     assert text == (f"2 messages {NEVER}{said}" if RANK == 1 else ""), text
 
 
+def while_its_receiver_closes() -> None:
+    """It listens for the receiver of a message of its own, for longer than the sender listens."""
+    g = gmpi.Context(WORLD, wildcards=False)
+    s = Script()
+    if RANK == 0:
+        s.send(s.data(pattern(8, 0)), 8, gmpi.BYTE, 1, 9)
+    s.run(g)
+    exchange(g, 1, 1, 7)
+    barrier()
+    if RANK == 1:
+        time.sleep(0.3)  # it listens by now
+        exchange(g, 1, 0, 7)
+    usual, unreceived._LISTEN_S = unreceived._LISTEN_S, 10.0 if RANK == 0 else 0.1
+    text = told(g)
+    unreceived._LISTEN_S = usual
+    said = {
+        0: "rank 1 has sent 2 messages to rank 0 with tag 7 on COMM_WORLD, 1 was received",
+        1: "rank 0 has sent 1 message to rank 1 with tag 9 on COMM_WORLD, 0 were received",
+    }
+    assert text == (f"1 messages {NEVER}{said[RANK]} (8 bytes)" if RANK < 2 else ""), text
+
+
 def a_receive_too_many() -> None:
     """Whose message has not come, and one whose message has; its sender does not say so, too."""
     g = gmpi.Context(WORLD, wildcards=False)
@@ -197,7 +221,8 @@ def the_receiver_closes_later() -> None:
 
 SCENARIOS: list[Callable[[], None]] = [
     one_too_many, sizes_of_all_ways, of_a_full_inbox, to_oneself, on_another_communicator,
-    to_a_rank_that_has_closed, a_receive_too_many, all_received, the_receiver_closes_later,
+    to_a_rank_that_has_closed, while_its_receiver_closes, a_receive_too_many, all_received,
+    the_receiver_closes_later,
 ]  # fmt: skip
 
 run(SCENARIOS)
