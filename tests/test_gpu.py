@@ -18,10 +18,11 @@ import pytest
 
 pytestmark = pytest.mark.gpu
 
-#: Rank programs, as in ``test_rank_programs.py``: settings of GMPI, program, its arguments. What
-#: compiles longest comes first.
+#: Rank programs, as in ``test_rank_programs.py``: settings of GMPI, and RANKS where they are not
+#: two; program, its arguments. What compiles longest comes first.
 PROGRAMS = [
     "direct_collectives", "datatypes --small --some", "datatypes --direct --small --some",
+    "RANKS=4 random_blocks --direct --seeds=30:34", "RANKS=3 random_programs --seeds=200:206",
     "random_counts --seeds=0:4", "random_blocks --seeds=0:8", "random_programs --seeds=100:112",
     "point_to_point", "point_to_point --small", "point_to_point --direct --small",
     "collectives --some", "collectives --direct", "onesided", "onesided_refused",
@@ -47,16 +48,18 @@ TOGETHER = max(1, (os.cpu_count() or 2) // 2)
 LIMIT_S = 240
 
 
-def parts_of(line: str) -> tuple[dict[str, str], str, list[str]]:
-    """Of a line of ``PROGRAMS``: the environment, the program, its arguments."""
-    settings = [word for word in line.split() if word[0].isupper()]
-    name, *arguments = line.split()[len(settings) :]
-    return dict(f"GMPI_{word}".split("=") for word in settings), name, arguments
+def parts_of(line: str) -> tuple[int, str, list[str], dict[str, str]]:
+    """Of a line of ``PROGRAMS``: how many ranks, the program, its arguments, the environment."""
+    words = line.split()
+    settings = dict(word.split("=") for word in words if word[0].isupper())
+    name, *arguments = words[len(settings) :]
+    ranks = int(settings.pop("RANKS", "2"))
+    return ranks, name, arguments, {f"GMPI_{word}": value for word, value in settings.items()}
 
 
 def _check(line: str) -> None:
-    environment, name, arguments = parts_of(line)
-    launcher.check(2, name, *arguments, timeout=LIMIT_S, **environment)
+    ranks, name, arguments, environment = parts_of(line)
+    launcher.check(ranks, name, *arguments, timeout=LIMIT_S, **environment)
 
 
 @pytest.fixture(scope="module")

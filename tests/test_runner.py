@@ -280,7 +280,8 @@ def test_a_program_of_many_that_is_late_or_fails_is_told_from_one_that_passes() 
         ("print('Timeout (0:00:55)!'); raise SystemExit(1)", 20, "late"),
         ("print('here'); import time; time.sleep(60)", 2, "late"),
     ):
-        found = ranks.carry_out([sys.executable, "-c", code], limit_s * launcher.TIME_FACTOR, {})
+        command = [sys.executable, "-c", code]
+        found = ranks.carry_out(command, 2, limit_s * launcher.TIME_FACTOR, {})
         assert found["outcome"] == outcome, found
     assert found["before"] == ["here"] and found["seconds"] < 20 * launcher.TIME_FACTOR
 
@@ -288,7 +289,7 @@ def test_a_program_of_many_that_is_late_or_fails_is_told_from_one_that_passes() 
 @pytest.mark.mpi
 @pytest.mark.mpich
 def test_programs_for_gpus_run_side_by_side_and_leave_a_record(tmp_path: Path) -> None:
-    lines = ["arrays no_such_scenario", "DEBUG=1 arrays slices --some"]
+    lines = ["arrays no_such_scenario", "RANKS=3 DEBUG=1 arrays slices --some"]
     settings = {"SIMULATOR": "1", "OUT": str(tmp_path), "JOBS": "2", "LIMIT": "150"}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [str(launcher.ROOT / "tests" / "gpu" / "ranks.sh"), *lines]

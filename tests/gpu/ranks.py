@@ -22,7 +22,6 @@ import test_gpu
 USUAL = (
     "direct", "point_to_point", "grid", "random_", "onesided", "persistent", "partitioned",
 )  # fmt: skip
-RANKS = 2
 #: To end a program and what it has started takes so long; less time than that is too little.
 ENDING_S = 6
 #: Of the output of a program that failed: how it failed, as far as it says so.
@@ -34,15 +33,18 @@ def usual() -> list[str]:
     return [line for line in test_gpu.PROGRAMS if test_gpu.parts_of(line)[1].startswith(USUAL)]
 
 
-def carry_out(command: list[str], limit_s: float, environment: dict[str, str]) -> dict[str, Any]:
-    """Runs a command: its outcome, seconds, and what it printed last if it has not passed."""
+def carry_out(
+    command: list[str], ranks: int, limit_s: float, environment: dict[str, str]
+) -> dict[str, Any]:
+    """Runs a command that starts ranks: its outcome, seconds, and what it printed last if it has
+    not passed."""
     began = time.monotonic()
     with launcher.Job(command, limit_s, environment) as job:
         status = job.wait(limit_s)
     found: dict[str, Any] = {"outcome": "late", "seconds": round(time.monotonic() - began, 1)}
     text = job.text()
     if status is not None:
-        passed = status == 0 and text.count("all passed") == RANKS
+        passed = status == 0 and text.count("all passed") == ranks
         own = re.search(r"^Timeout \(", text, re.M)  # the limit in tests/ranks/common.py
         found["outcome"] = "passed" if passed else "late" if own else "failed"
         found["status"] = status
@@ -59,9 +61,9 @@ def check(line: str, until: float, each_s: float) -> dict[str, Any]:
     limit_s = min(each_s, until - time.time() - ENDING_S)
     if limit_s < ENDING_S:
         return {"outcome": "not begun", "seconds": 0.0}
-    environment, name, arguments = test_gpu.parts_of(line)
-    command = launcher.mpi_command(RANKS, str(launcher.RANKS / f"{name}.py"), *arguments)
-    return carry_out(command, limit_s, environment)
+    ranks, name, arguments, environment = test_gpu.parts_of(line)
+    command = launcher.mpi_command(ranks, str(launcher.RANKS / f"{name}.py"), *arguments)
+    return carry_out(command, ranks, limit_s, environment)
 
 
 def machine() -> dict[str, Any]:
