@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba import cuda
 
 import gmpi
@@ -37,20 +39,32 @@ def exchange(ctx, out, back, n, me, rounds, skip, cycles, comm):
             cycles[i - skip] = gmpi.clock() - begin
 
 
-# wide: a kernel
-@cuda.jit
-def exchange_blocking(ctx, out, back, n, me, rounds, skip, cycles, comm):
-    """The same by calls that block: two in place of four, but no receive is posted early."""
-    peer = 1 - me
-    for i in range(rounds):
-        begin = gmpi.clock()
-        if me == 1:
-            GMPI_Recv_grid(ctx, back, n, gmpi.BYTE, peer, 1, comm)
-        GMPI_Send_grid(ctx, out, n, gmpi.BYTE, peer, 1, comm)
-        if me == 0:
-            GMPI_Recv_grid(ctx, back, n, gmpi.BYTE, peer, 1, comm)
-        if cuda.grid(1) == 0 and i >= skip:
-            cycles[i - skip] = gmpi.clock() - begin
+def make_blocking(send: Any, recv: Any) -> Any:
+    """``exchange`` by calls that block, of any scope: two in place of four, but no receive is
+    posted early.
+
+    Args:
+        send, recv: GMPI_Send and GMPI_Recv of a scope.
+    """
+
+    # wide: a kernel
+    @cuda.jit
+    def exchange_blocking(ctx, out, back, n, me, rounds, skip, cycles, comm):
+        peer = 1 - me
+        for i in range(rounds):
+            begin = gmpi.clock()
+            if me == 1:
+                recv(ctx, back, n, gmpi.BYTE, peer, 1, comm)
+            send(ctx, out, n, gmpi.BYTE, peer, 1, comm)
+            if me == 0:
+                recv(ctx, back, n, gmpi.BYTE, peer, 1, comm)
+            if cuda.grid(1) == 0 and i >= skip:
+                cycles[i - skip] = gmpi.clock() - begin
+
+    return exchange_blocking
+
+
+exchange_blocking = make_blocking(GMPI_Send_grid, GMPI_Recv_grid)
 
 
 # wide: a kernel

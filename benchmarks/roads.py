@@ -75,20 +75,7 @@ def exchange_sent_first(ctx, out, back, n, me, rounds, skip, cycles, comm):
             cycles[i - skip] = gmpi.clock() - begin
 
 
-# wide: the same
-@cuda.jit
-def exchange_blocking(ctx, out, back, n, me, rounds, skip, cycles, comm):
-    """GMPI_Send and GMPI_Recv, in turns."""
-    peer = 1 - me
-    for i in range(rounds):
-        begin = gmpi.clock()
-        if me == 1:
-            GMPI_Recv(ctx, back, n, gmpi.BYTE, peer, 1, comm)
-        GMPI_Send(ctx, out, n, gmpi.BYTE, peer, 1, comm)
-        if me == 0:
-            GMPI_Recv(ctx, back, n, gmpi.BYTE, peer, 1, comm)
-        if cuda.threadIdx.x == 0 and i >= skip:
-            cycles[i - skip] = gmpi.clock() - begin
+exchange_blocking = _grid_kernels.make_blocking(GMPI_Send, GMPI_Recv)
 
 
 @cuda.jit
