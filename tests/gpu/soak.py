@@ -104,11 +104,8 @@ def wrong_one(counts: np.ndarray, kept: np.ndarray, rooms: list[Any]) -> dict[st
 
 
 @click.command()
-@click.option("--seconds", default=480.0, show_default=True)
+@soak_loop.options(seconds=480.0, blocks=64, threads=128)
 @click.option("--messages", "enough", default=0, help="ends when so many have come")
-@click.option("--blocks", default=64, show_default=True)
-@click.option("--threads", default=128, show_default=True)
-@click.option("--slice", "slice_s", default=5.0, show_default=True, help="seconds of one kernel")
 @click.option(
     "--kind", "kinds", multiple=True, type=click.IntRange(0, KINDS - 1), help="only these"
 )
@@ -116,7 +113,6 @@ def wrong_one(counts: np.ndarray, kept: np.ndarray, rooms: list[Any]) -> dict[st
 @click.option("--direct", is_flag=True, help="from GPU to GPU without the proxies")
 @click.option("--flood", is_flag=True, help="as many blocks again store to memory of the host")
 @click.option("--keep-going", is_flag=True, help="after something was wrong, too")
-@click.option("--json", "path", type=click.Path(), help="where rank 0 writes what it has counted")
 def main(
     seconds: float,
     enough: int,

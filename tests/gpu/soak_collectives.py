@@ -147,13 +147,9 @@ def soak(  # type: ignore[no-untyped-def]
 
 
 @click.command()
-@click.option("--seconds", default=60.0, show_default=True)
-@click.option("--blocks", default=16, show_default=True)
-@click.option("--threads", default=128, show_default=True)
-@click.option("--slice", "slice_s", default=5.0, show_default=True, help="seconds of one kernel")
+@soak_loop.options(seconds=60.0, blocks=16, threads=128)
 @click.option("--proxied", is_flag=True, help="by the proxies")
 @click.option("--flood", "floods", is_flag=True, help="as many blocks store to memory of the host")
-@click.option("--json", "path", type=click.Path(), help="where rank 0 writes what it has counted")
 def main(
     seconds: float,
     blocks: int,

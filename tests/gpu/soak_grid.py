@@ -138,12 +138,8 @@ def soak(  # type: ignore[no-untyped-def]
 
 
 @click.command()
-@click.option("--seconds", default=60.0, show_default=True)
-@click.option("--blocks", default=64, show_default=True)
-@click.option("--threads", default=256, show_default=True)
-@click.option("--slice", "slice_s", default=5.0, show_default=True, help="seconds of one kernel")
+@soak_loop.options(seconds=60.0, blocks=64, threads=256)
 @click.option("--proxied", is_flag=True, help="by the proxies")
-@click.option("--json", "path", type=click.Path(), help="where rank 0 writes what it has counted")
 def main(
     seconds: float, blocks: int, threads: int, slice_s: float, proxied: bool, path: str | None
 ) -> None:

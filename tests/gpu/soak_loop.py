@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import numpy as np
 from mpi4py import MPI
 from numba import cuda
@@ -48,6 +49,28 @@ def flood(host, counts, until):  # type: ignore[no-untyped-def]
         for k in range(cuda.threadIdx.x, host.shape[1], cuda.blockDim.x):
             host[row, k] = turn
         turn += 1
+
+
+def options(seconds: float, blocks: int, threads: int) -> Callable[[Callable], Callable]:
+    """The options that all soaks have, with these defaults; decorates ``main``."""
+    those = [
+        click.option("--seconds", default=seconds, show_default=True),
+        click.option("--blocks", default=blocks, show_default=True),
+        click.option("--threads", default=threads, show_default=True),
+        click.option(
+            "--slice", "slice_s", default=5.0, show_default=True, help="seconds of one kernel"
+        ),
+        click.option(
+            "--json", "path", type=click.Path(), help="where rank 0 writes what it has counted"
+        ),
+    ]
+
+    def decorate(main: Callable) -> Callable:
+        for option in reversed(those):
+            main = option(main)
+        return main
+
+    return decorate
 
 
 class Limits(NamedTuple):
