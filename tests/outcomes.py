@@ -36,10 +36,8 @@ class Outcomes:
     ) -> None:
         if not self._rest:
             return
-        from _bench import machine
-
         found = json.loads(Path(self._path).read_text())
-        commit, ours = found["machine"]["commit"], machine()["commit"]
+        commit, ours = found["machine"]["commit"], self._this_machine()["commit"]
         if commit != ours:
             raise pytest.UsageError(
                 f"--rest: {self._path} is of commit {commit}, and this is {ours}: run all tests"
@@ -77,14 +75,17 @@ class Outcomes:
         if exitstatus != pytest.ExitCode.USAGE_ERROR:
             self._write(good and self._collected == set(self._tests))
 
-    def _write(self, all_ran: bool) -> None:
+    def _this_machine(self) -> dict[str, Any]:
         if not self._machine:
             from _bench import machine  # needs MPI, which not every test run does
 
             self._machine = machine()
+        return self._machine
+
+    def _write(self, all_ran: bool) -> None:
         outcomes = [test["outcome"] for test in self._tests.values()]
         results = {
-            "machine": self._machine,
+            "machine": self._this_machine(),
             "passed": all_ran and "passed" in outcomes and "failed" not in outcomes,
             "counts": {name: outcomes.count(name) for name in sorted(set(outcomes))},
             "tests": self._tests,
